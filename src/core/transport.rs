@@ -1,0 +1,220 @@
+//! What an engine must offer to carry frames and result bytes between two nodes.
+//!
+//! Control first: a [`Control`] channel connects two processes, both ends prove themselves and exchange
+//! hellos (`core::wire::handshake`), then the best [`Engine`] both have turns the channel into a [`Link`].
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::error::Result;
+use super::memory::{Share, Span};
+
+/// The largest frame a link carries.
+pub(crate) const MAX_FRAME: usize = 2048;
+
+/// Where bytes of a result (or of a job's payload) belong on the receiving side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The job, numbered by its requester.
+    pub(crate) job: u64,
+    /// The fragment, or [`Place::PAYLOAD`].
+    pub(crate) index: u64,
+    /// Which try of the fragment: data of a superseded one is dropped.
+    pub(crate) attempt: u32,
+}
+impl Place {
+    /// The index that names the job's payload instead of a fragment.
+    pub(crate) const PAYLOAD: u64 = u64::MAX;
+}
+
+/// Identifies shared memory on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct RegionKey {
+    /// Never reused by its node.
+    pub(crate) id: u64,
+    /// Guards against a stale descriptor.
+    pub(crate) generation: u32,
+}
+
+/// Something that arrived on a link.
+pub(crate) enum Incoming<'a> {
+    /// A control frame (`core::wire::frame`).
+    Frame(&'a [u8]),
+    /// Bytes for a place. `chunk` is copied out and dropped, soon, by any thread; until then its room on the
+    /// link is taken.
+    Data { place: Place, offset: u64, chunk: Chunk },
+    /// The peer made a region that it may name as a window.
+    Region { key: RegionKey, capacity: u64, share: Share },
+    /// The peer gives a region up; nothing will name it again.
+    Forget(RegionKey),
+}
+
+/// Bytes waiting in a link's own memory; dropping it makes room.
+pub(crate) struct Chunk {
+    /// The bytes.
+    pub(crate) span: Span,
+    /// Runs on drop: gives the room back to the sender.
+    pub(crate) done: Option<Box<dyn FnOnce() + Send>>,
+}
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done();
+        }
+    }
+}
+
+/// Who looks at a link's incoming side, and so what a sender must do after it has put something there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Attention {
+    /// A thread polls it: nothing to do.
+    Polled = 0,
+    /// The leader sleeps in the node's leader [`Waiter`]: ring its bell.
+    Leader = 1,
+    /// Nobody polls: wake the progress thread through its [`Waiter`].
+    Progress = 2,
+}
+
+/// What a link can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Caps {
+    /// The peer can map our shared memory: read memory is made shared, announced, and named as windows.
+    pub(crate) maps: bool,
+}
+
+/// One connected peer over one engine. All methods may be called from any thread.
+pub(crate) trait Link: Send + Sync {
+    /// `inproc`, `shm`, ...
+    fn engine(&self) -> &'static str;
+    /// What the link can do.
+    fn caps(&self) -> Caps;
+    /// Sends one frame of at most [`MAX_FRAME`] bytes, in order; never blocks (queues when there is no room;
+    /// the queue is drained by later sends, polls and services). Err: the peer is gone.
+    fn send(&self, frame: &[u8]) -> Result<()>;
+    /// Takes at most `limit` frames or chunks that arrived and hands each to `sink`, in order. Returns how many;
+    /// 0 also when another thread is polling this link right now. Err: the peer broke the protocol.
+    fn poll(&self, limit: usize, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<usize>;
+    /// Says who will look. True when something is already waiting: look again. Includes the full fence that
+    /// makes "set, then look" and the peer's "put, then read" race-free.
+    fn attention(&self, who: Attention) -> bool;
+    /// The slow side, called by the progress thread when the link's watched source is ready or a bell
+    /// arrived, and by others that miss a region: regions, forgets, hang-up. Err: the peer is gone
+    /// ([`super::error::Kind::PeerLost`] with "hung up" = confirmed dead).
+    fn service(&self, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()>;
+    /// Tells the peer that we live, through the slow side.
+    fn heartbeat(&self) -> Result<()>;
+    /// When anything last arrived.
+    fn last_heard(&self) -> Instant;
+    /// Tells the peer of a new region. The share is closed on return. May wait shortly (up to 1 s) for room.
+    fn announce(&self, key: RegionKey, capacity: u64, share: Share) -> Result<()>;
+    /// Tells the peer to unmap a region.
+    fn forget(&self, key: RegionKey) -> Result<()>;
+    /// Sends as many bytes of `span`, from `skip` on, as there is room for now; returns how many (0 = no room;
+    /// wait for [`Link::room`]). `offset` is where `span[skip]` goes at the place. The span may be reused at once.
+    fn put(&self, place: Place, offset: u64, span: &Span, skip: usize) -> Result<usize>;
+    /// Whether `put` would take anything.
+    fn room(&self) -> bool;
+    /// Hangs up; idempotent. The peer sees it at once; our own later calls fail.
+    fn close(&self);
+}
+
+/// Where a thread sleeps until a descriptor is ready, `wake` is called, or time is over. One thread at a time
+/// waits; anyone may watch, forget or wake.
+pub(crate) trait Waiter: Send + Sync {
+    /// Adds a descriptor to wait for. `edge`: an eventfd that is never read (each write wakes once); else
+    /// level-triggered readability and hang-up.
+    fn watch(&self, fd: i32, token: u64, edge: bool) -> Result<()>;
+    /// Removes a descriptor; call before it is closed.
+    fn unwatch(&self, fd: i32);
+    /// Sleeps; tokens of what became ready are appended. A `wake` before the call makes it return at once.
+    fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>);
+    /// Wakes the sleeper, or the next one.
+    fn wake(&self);
+}
+
+/// What a link needs of its node.
+#[derive(Clone)]
+pub(crate) struct Seat {
+    /// Token for the link's descriptors on both waiters.
+    pub(crate) token: u64,
+    /// Where the leader sleeps: watches the link's bell.
+    pub(crate) leader: Arc<dyn Waiter>,
+    /// Where the progress thread sleeps: watches the link's socket.
+    pub(crate) progress: Arc<dyn Waiter>,
+    /// The node itself, for engines that can hand over without a queue.
+    pub(crate) direct: Arc<dyn Direct>,
+}
+
+/// A node that takes something in the calling thread; what it takes is used up on return.
+pub(crate) trait Direct: Send + Sync {
+    /// `token` is that of the receiving node's seat.
+    fn incoming(&self, token: u64, incoming: Incoming<'_>) -> Result<()>;
+}
+
+/// A message channel to another process, before an engine takes it over: whole messages, with descriptors.
+pub(crate) trait Control: Send {
+    /// Sends one message of at most 64 KiB with at most 4 descriptors before `deadline`.
+    fn send(&mut self, bytes: &[u8], shares: &[&Share], deadline: Instant) -> Result<()>;
+    /// Receives one message before `deadline`. Err(PeerLost) at hang-up.
+    fn receive(&mut self, limit: usize, deadline: Instant) -> Result<(Vec<u8>, Vec<Share>)>;
+    /// User id of the process at the other end, by the kernel's word.
+    fn peer_uid(&self) -> u32;
+    /// Ours.
+    fn own_uid(&self) -> u32;
+    /// The address in words, for logs and peer info.
+    fn address(&self) -> String;
+    /// Gives up the descriptor itself.
+    fn into_share(self: Box<Self>) -> Share;
+}
+
+/// A listening address; dropping it stops listening and removes what it left in the file system.
+pub(crate) trait Listener: Send + Sync {
+    /// The address to connect to.
+    fn bound(&self) -> String;
+    /// The descriptor to watch for readability.
+    fn source(&self) -> i32;
+    /// Takes one waiting connection, or None when there is none (any more).
+    fn accept(&self) -> Result<Option<Box<dyn Control>>>;
+}
+
+/// A kind of address: how control channels come to be.
+pub(crate) trait Network: Send + Sync {
+    /// Whether the address is of this kind (`unix:...`).
+    fn handles(&self, address: &str) -> bool;
+    /// Listens.
+    fn listen(&self, address: &str) -> Result<Box<dyn Listener>>;
+    /// Connects.
+    fn connect(&self, address: &str, deadline: Instant) -> Result<Box<dyn Control>>;
+}
+
+/// What both ends agreed on before an engine takes over.
+#[derive(Clone)]
+pub(crate) struct Session {
+    /// The node that connected, or the one that listened.
+    pub(crate) connector: bool,
+    /// The same on both ends, random, names this connection.
+    pub(crate) id: [u8; 16],
+    /// Key for channels of this session, derived in the handshake.
+    pub(crate) key: [u8; 32],
+    /// Our and the peer's process-wide node instance.
+    pub(crate) own_instance: u64,
+    /// The peer's.
+    pub(crate) peer_instance: u64,
+}
+
+/// An engine: turns an authenticated control channel into a link.
+pub(crate) trait Engine: Send + Sync {
+    /// `inproc`, `shm`, ...; the order in `backends` is the order of preference.
+    fn name(&self) -> &'static str;
+    /// Why this engine cannot serve this session (other process, no memfd, ...), or None when it can. Both ends
+    /// must say None.
+    fn unfit(&self, session: &Session, control: &dyn Control) -> Option<String>;
+    /// Both ends call this after they agreed; blocks until the link is up or `deadline`.
+    fn attach(
+        &self,
+        session: &Session,
+        control: Box<dyn Control>,
+        seat: &Seat,
+        deadline: Instant,
+    ) -> Result<Arc<dyn Link>>;
+}

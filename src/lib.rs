@@ -1,0 +1,12 @@
+//! neuray's RDMA buffers and fragmented jobs as a shared library with a C and C++ interface.
+//!
+//! Three rings: [`abi`] is everything that C can see; `core` is what it means and knows neither C nor
+//! any backend; `transport` and `memory` are how it is done, one folder per backend. `abi` uses `core`
+//! only, a backend uses `core`'s traits and `sys` only, and never another backend. `tests/layering.rs`
+//! checks the `use crate::` lines. A new transport is one folder, one line in `backends` and one line
+//! in the conformance suite.
+pub mod abi;
+pub(crate) mod core;
+pub(crate) mod memory;
+pub(crate) mod sys;
+pub(crate) mod transport;
