@@ -1,7 +1,6 @@
 //! What nrdma means: buffers, their cache, peers, and jobs made of fragments. No unsafe code, no backend.
 #![forbid(unsafe_code)]
 pub(crate) mod buffer;
-pub(crate) mod cache;
 pub(crate) mod error;
 pub(crate) mod memory;
 pub(crate) mod transport;
