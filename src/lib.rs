@@ -10,3 +10,5 @@ pub(crate) mod core;
 pub(crate) mod memory;
 pub(crate) mod sys;
 pub(crate) mod transport;
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Buffers, and the references by which they are held.
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::class::Class;
@@ -73,7 +73,7 @@ impl Deref for Lease {
 
 /// How the bytes of a buffer last travelled; the numbers are those of `NRDMA_PATH_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
+#[repr(u32)]
 #[allow(dead_code)]
 pub(crate) enum Path {
     /// Not at all yet.
@@ -89,7 +89,11 @@ pub(crate) enum Path {
 }
 
 impl Path {
-    fn from_number(number: i32) -> Self {
+    /// Its number.
+    pub(crate) fn number(self) -> u32 {
+        self as u32
+    }
+    fn from_number(number: u32) -> Self {
         match number {
             1 => Self::Mapped,
             2 => Self::Direct,
@@ -107,7 +111,7 @@ pub(crate) struct Buffer {
     size: AtomicU64,
     id: AtomicU64,
     gpu: AtomicI32,
-    path: AtomicI32,
+    path: AtomicU32,
     home: Arc<Home>,
     body: Body,
 }
@@ -159,7 +163,7 @@ impl Buffer {
             size: AtomicU64::new(0),
             id: AtomicU64::new(0),
             gpu: AtomicI32::new(-1),
-            path: AtomicI32::new(0),
+            path: AtomicU32::new(0),
             home,
             body,
         }
@@ -222,7 +226,7 @@ impl Buffer {
     }
     /// Notes how its bytes travelled.
     pub(crate) fn set_path(&self, path: Path) {
-        self.path.store(path as i32, Ordering::Relaxed);
+        self.path.store(path.number(), Ordering::Relaxed);
     }
     /// Node and peer it belongs to.
     pub(crate) fn home(&self) -> &Arc<Home> {
