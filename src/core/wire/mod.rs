@@ -1,1 +1,4 @@
 //! What goes over the wire.
+pub(crate) mod auth;
+pub(crate) mod handshake;
+pub(crate) mod hello;
