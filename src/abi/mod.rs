@@ -3,8 +3,11 @@
 pub mod buffer;
 pub(crate) mod com;
 pub(crate) mod config;
+pub mod context;
 pub mod error;
 pub(crate) mod fork;
 pub mod guard;
 pub mod interface;
+pub mod job;
 pub mod log;
+pub mod node;

@@ -93,14 +93,16 @@ impl Path {
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
-    fn from_number(number: u32) -> Self {
-        match number {
+    /// The path of that number.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::None,
             1 => Self::Mapped,
             2 => Self::Direct,
             3 => Self::Staged,
             4 => Self::Copied,
-            _ => Self::None,
-        }
+            _ => return None,
+        })
     }
 }
 
@@ -179,7 +181,8 @@ impl Buffer {
     /// Gives a shell its content.
     pub(crate) fn fill(&self, content: Content) {
         if let Some(mut slot) = self.shell_content() {
-            self.address.store(content.block.address() + content.offset, Ordering::Relaxed);
+            self.address
+                .store(content.block.address() + content.offset, Ordering::Relaxed);
             *slot = Some(content);
         }
     }
@@ -222,7 +225,7 @@ impl Buffer {
     }
     /// How its bytes last travelled.
     pub(crate) fn path(&self) -> Path {
-        Path::from_number(self.path.load(Ordering::Relaxed))
+        Path::from_number(self.path.load(Ordering::Relaxed)).unwrap_or(Path::None)
     }
     /// Notes how its bytes travelled.
     pub(crate) fn set_path(&self, path: Path) {
@@ -241,7 +244,10 @@ impl Buffer {
     pub(crate) fn kind(&self) -> Kind {
         match &self.body {
             Body::Cached(piece) => piece.region.kind(),
-            Body::Shell(_) => self.shell_content().and_then(|c| c.as_ref().map(Content::kind)).unwrap_or(Kind::Private),
+            Body::Shell(_) => self
+                .shell_content()
+                .and_then(|c| c.as_ref().map(Content::kind))
+                .unwrap_or(Kind::Private),
         }
     }
 
@@ -250,9 +256,10 @@ impl Buffer {
     pub(crate) fn whole_pages(&self) -> bool {
         match &self.body {
             Body::Cached(piece) => piece.region.is_whole(),
-            Body::Shell(_) => self
-                .shell_content()
-                .is_some_and(|c| c.as_ref().is_some_and(|c| c.kind == Kind::Window && c.parent.is_none())),
+            Body::Shell(_) => self.shell_content().is_some_and(|c| {
+                c.as_ref()
+                    .is_some_and(|c| c.kind == Kind::Window && c.parent.is_none())
+            }),
         }
     }
 
@@ -281,17 +288,47 @@ impl Buffer {
     pub(crate) fn span(&self, len: u64) -> Result<Span> {
         let fits = usize::try_from(len).ok().filter(|_| len <= self.size());
         let Some(len) = fits else {
-            return Err(Error::invalid(format!("{len} bytes do not lie inside a buffer of {} bytes", self.size())));
+            return Err(Error::invalid(format!(
+                "{len} bytes do not lie inside a buffer of {} bytes",
+                self.size()
+            )));
         };
         match &self.body {
-            Body::Cached(piece) => {
-                Ok(Span { block: Arc::clone(piece.region.block()), offset: piece.offset, len })
-            }
+            Body::Cached(piece) => Ok(Span {
+                block: Arc::clone(piece.region.block()),
+                offset: piece.offset,
+                len,
+            }),
             Body::Shell(_) => self
                 .shell_content()
-                .and_then(|c| c.as_ref().map(|c| Span { block: Arc::clone(&c.block), offset: c.offset, len }))
+                .and_then(|c| {
+                    c.as_ref().map(|c| Span {
+                        block: Arc::clone(&c.block),
+                        offset: c.offset,
+                        len,
+                    })
+                })
                 .ok_or_else(|| Error::invalid("the buffer was released")),
         }
+    }
+
+    /// Cuts a window that was lent as buffer `id` off from the peer, if that buffer is still out: shells are
+    /// used again. Returns a fresh mapping of the peer's memory.
+    pub(crate) fn detach_if(&self, id: u64) -> Result<Option<Arc<dyn Block>>> {
+        let size = usize::try_from(self.size()).unwrap_or(usize::MAX);
+        let Some(mut content) = self.shell_content() else {
+            return Ok(None);
+        };
+        // Held meanwhile, so that the shell does not come to rest.
+        let Some(now) = content
+            .as_mut()
+            .filter(|now| now.kind == Kind::Window && self.id() == id)
+        else {
+            return Ok(None);
+        };
+        let fresh = now.block.detach(size)?;
+        now.kind = Kind::Private;
+        Ok(fresh)
     }
 
     /// Cuts the buffer off from the peer, at the same address and with its bytes kept; from then on its
@@ -303,8 +340,12 @@ impl Buffer {
             piece.region.detach(size)?;
             return Ok(None);
         }
-        let Some(content) = self.shell_content() else { return Ok(None) };
-        let Some(now) = content.as_ref() else { return Ok(None) };
+        let Some(content) = self.shell_content() else {
+            return Ok(None);
+        };
+        let Some(now) = content.as_ref() else {
+            return Ok(None);
+        };
         if let Some(parent) = now.parent.clone() {
             drop(content);
             return parent.detach();

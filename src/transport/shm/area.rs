@@ -87,7 +87,10 @@ impl StagedBlock {
     pub(super) fn all(area: &Arc<Area>, direction: Direction) -> [Arc<dyn Block>; STAGED_SLOTS] {
         std::array::from_fn(|slot| {
             let address = area.staged_at(direction, slot);
-            Arc::new(StagedBlock { _area: Arc::clone(area), address }) as Arc<dyn Block>
+            Arc::new(StagedBlock {
+                _area: Arc::clone(area),
+                address,
+            }) as Arc<dyn Block>
         })
     }
 }
@@ -95,7 +98,9 @@ impl StagedBlock {
 fn check(what: &str, offset: usize, len: usize, capacity: usize) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= capacity => Ok(()),
-        _ => Err(Error::invalid(format!("{what} of {len} bytes at {offset} exceeds {capacity} bytes"))),
+        _ => Err(Error::invalid(format!(
+            "{what} of {len} bytes at {offset} exceeds {capacity} bytes"
+        ))),
     }
 }
 
@@ -109,7 +114,10 @@ impl Block for StagedBlock {
     }
 
     fn detach(&self, _used: usize) -> Result<Option<Arc<dyn Block>>> {
-        Err(Error::new(Kind::NotSupported, "a staged slot is never handed out, so never detached"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "a staged slot is never handed out, so never detached",
+        ))
     }
 
     fn copy_from(&self, offset: usize, from: &dyn Block, from_offset: usize, len: usize) -> Result<()> {
@@ -157,15 +165,24 @@ impl Block for InlineBlock {
     }
 
     fn detach(&self, _used: usize) -> Result<Option<Arc<dyn Block>>> {
-        Err(Error::new(Kind::NotSupported, "received bytes are never handed out, so never detached"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "received bytes are never handed out, so never detached",
+        ))
     }
 
     fn copy_from(&self, _: usize, _: &dyn Block, _: usize, _: usize) -> Result<()> {
-        Err(Error::new(Kind::NotSupported, "received bytes are not written to"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "received bytes are not written to",
+        ))
     }
 
     fn write(&self, _: usize, _: &[u8]) -> Result<()> {
-        Err(Error::new(Kind::NotSupported, "received bytes are not written to"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "received bytes are not written to",
+        ))
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
@@ -189,7 +206,13 @@ mod tests {
         let short = map::create_sealed(c"nrdma-test", AREA_BYTES - 1).unwrap();
         assert_eq!(Area::adopt(&short).err().unwrap().kind, Kind::ProtocolError);
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert!(Area::adopt(&file.into()).err().unwrap().text.contains("not sealed"));
+        assert!(
+            Area::adopt(&file.into())
+                .err()
+                .unwrap()
+                .text
+                .contains("not sealed")
+        );
         let (_ours, fd) = Area::create().unwrap();
         assert!(Area::adopt(&fd).is_ok());
     }
