@@ -157,9 +157,14 @@ if(TARGET abi_c_slots)
   target_link_libraries(abi_static PRIVATE nrdma::static)
   nrdma_run(abi_static abi abi_static)
 endif()
-if(TARGET abi_dlopen)
-  target_compile_definitions(abi_dlopen PRIVATE NRDMA_LIBRARY="$<TARGET_FILE:nrdma>")
-endif()
+# A host that only dlopens.
+add_executable(abi_dlopen hosts/dlopen.c)
+add_dependencies(abi_dlopen nrdma_cargo)
+target_include_directories(abi_dlopen PRIVATE ${_include})
+target_compile_options(abi_dlopen PRIVATE ${NRDMA_WARNINGS} ${_cxx_sanitize})
+target_link_options(abi_dlopen PRIVATE ${_cxx_sanitize})
+target_link_libraries(abi_dlopen PRIVATE ${CMAKE_DL_LIBS})
+nrdma_run(abi_dlopen abi abi_dlopen $<TARGET_FILE:nrdma>)
 
 # UBSan's vptr check reads the type information behind every virtual call. The others are hosts without it.
 if(TARGET abi_vtable AND NOT NRDMA_SANITIZE)
