@@ -1,4 +1,4 @@
-/* A C host: no type information in front of the tables, and every slot called by its number, as C++ calls it. */
+/* A C host: no type information in front of the tables, and every slot called by its number. */
 #include "check.h"
 #include <nrdma/nrdma.h>
 
@@ -11,8 +11,8 @@ static void slot(const void *object, int n, void *function)
 }
 
 #define SLOT(object, n, type, name) \
-    type name;                      \
-    slot(object, n, &name)
+  type name;                        \
+  slot(object, n, &name)
 
 typedef uint32_t (*count_fn)(const void *);
 typedef void *(*interface_fn)(const void *, const nrdma_uuid *);
@@ -31,10 +31,7 @@ static const nrdma_uuid iid_buffer = NRDMA_IID_RDMA_BUFFER;
 static const nrdma_uuid iid_buffer_2019 = NRDMA_IID_RDMA_BUFFER_2019;
 static const nrdma_uuid iid_context = NRDMA_IID_RDMA_CONTEXT;
 
-static int same_id(nrdma_uuid a, nrdma_uuid b)
-{
-    return memcmp(&a, &b, sizeof a) == 0;
-}
+static int same_id(nrdma_uuid a, nrdma_uuid b) { return memcmp(&a, &b, sizeof a) == 0; }
 
 /* Slots 0 to 4, which every object has; `others` are the ids that it does not answer. */
 static void check_interface(void *object, nrdma_uuid iid, nrdma_uuid other)
@@ -118,7 +115,8 @@ int main(void)
     SLOT(c, 8, flush_fn, flush);
     static uint8_t mine[300];
     nrdma_buffer *buffers[] = {get_write_memory(c, 100000, -1), get_read_memory(c, 70, -1),
-                               wrap_user_buffer(c, mine, sizeof mine, -1), nrdma_context_get_write_memory(c, 3, -1)};
+                               wrap_user_buffer(c, mine, sizeof mine, -1),
+                               nrdma_context_get_write_memory(c, 3, -1)};
     const uint64_t sizes[] = {100000, 70, sizeof mine, 3};
     for (int i = 0; i < 4; ++i) {
         CHECK(buffers[i] != NULL);

@@ -17,7 +17,8 @@ int use(const nrdma_job& job, const nrdma_job_class& job_class)
     uint64_t n = 0;
     nrdma_stats stats;
     nrdma_peer_info info[2];
-    status |= node.listen("unix:/run/x", bound, sizeof bound) | node.connect(bound, &host) | node.connect(bound);
+    status |=
+        node.listen("unix:/run/x", bound, sizeof bound) | node.connect(bound, &host) | node.connect(bound);
     status |= node.wait_peers(1, 1000) | node.peers(info, 2, &n) | node.stats(stats) | node.trim(0);
     status |= node.set_peer_callback(nullptr, nullptr);
     status |= node.register_class(IRDMA_buffer::IID(), job_class);
@@ -31,7 +32,8 @@ int use(const nrdma_job& job, const nrdma_job_class& job_class)
     nrdma::Handle<IRDMA_buffer> buffer(context->get_write_memory(1));
     const IRDMA_buffer* seen = buffer.get();
     const IRDMA_context* same = context.get();
-    status |= nrdma::to_interface(nrdma::to_c(seen)) != seen || nrdma::to_interface(nrdma::to_c(same)) != same;
+    status |=
+        nrdma::to_interface(nrdma::to_c(seen)) != seen || nrdma::to_interface(nrdma::to_c(same)) != same;
     status |= nrdma::to_interface(nrdma::to_c(buffer.get())) != buffer.get();
     status |= nrdma::to_interface(nrdma::to_c(context.get())) != context.get();
     status |= nrdma::to_uuid(nrdma::to_c(context->get_iid())) != context->get_iid();

@@ -2,9 +2,9 @@
 #include <nrdma/nrdma.h>
 
 #ifdef __cplusplus
-#  define HOLDS(x) static_assert(x, #x)
+#  define HOLDS(x) static_assert(x, #  x)
 #else
-#  define HOLDS(x) _Static_assert(x, #x)
+#  define HOLDS(x) _Static_assert(x, #  x)
 #endif
 #define AT(type, field, offset) HOLDS(offsetof(type, field) == (offset))
 

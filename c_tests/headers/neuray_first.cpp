@@ -11,8 +11,8 @@
 
 // Whose declarations these are: OURS, BASE (mi/base is the SDK's), FULL (both are). A real SDK has no marks.
 #if defined(NRDMA_WANT_BASE) || defined(NRDMA_WANT_FULL)
-#  if !defined(STAND_IN_TYPES) || !defined(STAND_IN_UUID) || !defined(STAND_IN_IINTERFACE) ||                \
-      !defined(STAND_IN_INTERFACE_DECLARE) || !defined(STAND_IN_ATOM) || !defined(STAND_IN_HANDLE) ||        \
+#  if !defined(STAND_IN_TYPES) || !defined(STAND_IN_UUID) || !defined(STAND_IN_IINTERFACE) ||         \
+      !defined(STAND_IN_INTERFACE_DECLARE) || !defined(STAND_IN_ATOM) || !defined(STAND_IN_HANDLE) || \
       !defined(STAND_IN_INTERFACE_IMPLEMENT)
 #    error "mi/base is not the SDK's"
 #  endif
@@ -32,7 +32,10 @@ class Host_context final : public mi::base::Interface_implement<IRDMA_context> {
 public:
     explicit Host_context(int* alive) : m_alive(alive) { ++*m_alive; }
     ~Host_context() { --*m_alive; }
-    IRDMA_buffer* get_write_memory(mi::Size, mi::Sint32 gpu_id) override { return gpu_id == -1 ? nullptr : marked(1); }
+    IRDMA_buffer* get_write_memory(mi::Size, mi::Sint32 gpu_id) override
+    {
+        return gpu_id == -1 ? nullptr : marked(1);
+    }
     IRDMA_buffer* get_read_memory(mi::Size, mi::Sint32) override { return marked(2); }
     IRDMA_buffer* wrap_user_buffer(mi::Uint8*, mi::Size, mi::Sint32) override { return marked(3); }
     mi::Sint32 flush(IRDMA_buffer* buffer) override { return buffer == nullptr ? -1 : -2; }

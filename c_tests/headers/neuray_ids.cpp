@@ -8,7 +8,8 @@ using mi::neuraylib::IRDMA_context;
 template <class I>
 constexpr bool same(nrdma_uuid id)
 {
-    return I::IID::m_id1 == id.id1 && I::IID::m_id2 == id.id2 && I::IID::m_id3 == id.id3 && I::IID::m_id4 == id.id4;
+    return I::IID::m_id1 == id.id1 && I::IID::m_id2 == id.id2 && I::IID::m_id3 == id.id3 &&
+           I::IID::m_id4 == id.id4;
 }
 
 static_assert(same<IRDMA_buffer>(NRDMA_IID_RDMA_BUFFER), "IRDMA_buffer");

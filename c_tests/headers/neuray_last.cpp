@@ -16,13 +16,13 @@ using mi::base::IInterface;
 using mi::neuraylib::IRDMA_buffer;
 using mi::neuraylib::IRDMA_context;
 
-#define EXPECT(x)                                          \
-    do {                                                   \
-        if (!(x)) {                                        \
-            std::fprintf(stderr, "%d: %s\n", __LINE__, #x); \
-            return 1;                                      \
-        }                                                  \
-    } while (0)
+#define EXPECT(x)                                     \
+  do {                                                \
+    if (!(x)) {                                       \
+      std::fprintf(stderr, "%d: %s\n", __LINE__, #x); \
+      return 1;                                       \
+    }                                                 \
+  } while (0)
 
 // Takes over the reference.
 int use_context(IRDMA_context* taken)

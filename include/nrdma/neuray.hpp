@@ -25,7 +25,7 @@
 #if __has_include(<mi/base/types.h>)
 #  include <mi/base/types.h>
 #elif !defined(MI_BASE_TYPES_H)
-#define MI_BASE_TYPES_H
+#  define MI_BASE_TYPES_H
 namespace mi {
 
 using Sint8 = signed char;
@@ -55,7 +55,7 @@ static_assert(sizeof(Uint16) == 2 && sizeof(Uint32) == 4 && sizeof(Uint64) == 8,
 #if __has_include(<mi/base/uuid.h>)
 #  include <mi/base/uuid.h>
 #elif !defined(MI_BASE_UUID_H)
-#define MI_BASE_UUID_H
+#  define MI_BASE_UUID_H
 namespace mi {
 namespace base {
 
@@ -91,8 +91,8 @@ inline bool operator>=(const Uuid& a, const Uuid& b) { return !(a < b); }
 inline Uint32 uuid_hash32(const Uuid& id) { return id.m_id1 ^ id.m_id2 ^ id.m_id3 ^ id.m_id4; }
 
 /* An id as a type, from the parts of its usual text form: 32 bits, twice 16 bits, eight bytes. */
-template <Uint32 id1, Uint16 id2, Uint16 id3, Uint8 id4, Uint8 id5, Uint8 id6, Uint8 id7, Uint8 id8, Uint8 id9,
-          Uint8 id10, Uint8 id11>
+template <Uint32 id1, Uint16 id2, Uint16 id3, Uint8 id4, Uint8 id5, Uint8 id6, Uint8 id7, Uint8 id8,
+          Uint8 id9, Uint8 id10, Uint8 id11>
 class Uuid_t {
 public:
     static const Uint32 m_id1 = id1;
@@ -118,7 +118,7 @@ public:
 #if __has_include(<mi/base/iinterface.h>)
 #  include <mi/base/iinterface.h>
 #elif !defined(MI_BASE_IINTERFACE_H)
-#define MI_BASE_IINTERFACE_H
+#  define MI_BASE_IINTERFACE_H
 namespace mi {
 namespace base {
 
@@ -180,13 +180,13 @@ protected:
 #if __has_include(<mi/base/interface_declare.h>)
 #  include <mi/base/interface_declare.h>
 #elif !defined(MI_BASE_INTERFACE_DECLARE_H)
-#define MI_BASE_INTERFACE_DECLARE_H
+#  define MI_BASE_INTERFACE_DECLARE_H
 namespace mi {
 namespace base {
 
 /* The base of an interface with the given id that derives from `I`. */
-template <Uint32 id1, Uint16 id2, Uint16 id3, Uint8 id4, Uint8 id5, Uint8 id6, Uint8 id7, Uint8 id8, Uint8 id9,
-          Uint8 id10, Uint8 id11, class I = IInterface>
+template <Uint32 id1, Uint16 id2, Uint16 id3, Uint8 id4, Uint8 id5, Uint8 id6, Uint8 id7, Uint8 id8,
+          Uint8 id9, Uint8 id10, Uint8 id11, class I = IInterface>
 class Interface_declare : public I {
 public:
     typedef Interface_declare<id1, id2, id3, id4, id5, id6, id7, id8, id9, id10, id11, I> Self;
@@ -222,7 +222,7 @@ protected:
 #if __has_include(<mi/base/atom.h>)
 #  include <mi/base/atom.h>
 #elif !defined(MI_BASE_ATOM_H)
-#define MI_BASE_ATOM_H
+#  define MI_BASE_ATOM_H
 namespace mi {
 namespace base {
 
@@ -260,7 +260,7 @@ private:
 #if __has_include(<mi/base/interface_implement.h>)
 #  include <mi/base/interface_implement.h>
 #elif !defined(MI_BASE_INTERFACE_IMPLEMENT_H)
-#define MI_BASE_INTERFACE_IMPLEMENT_H
+#  define MI_BASE_INTERFACE_IMPLEMENT_H
 namespace mi {
 namespace base {
 
@@ -289,7 +289,10 @@ public:
         return I::get_interface_static(this, interface_id);
     }
 
-    virtual IInterface* get_interface(const Uuid& interface_id) { return I::get_interface_static(this, interface_id); }
+    virtual IInterface* get_interface(const Uuid& interface_id)
+    {
+        return I::get_interface_static(this, interface_id);
+    }
 
     using I::get_interface;
 
@@ -312,7 +315,7 @@ private:
 #if __has_include(<mi/base/handle.h>)
 #  include <mi/base/handle.h>
 #elif !defined(MI_BASE_HANDLE_H)
-#define MI_BASE_HANDLE_H
+#  define MI_BASE_HANDLE_H
 namespace mi {
 namespace base {
 
@@ -464,14 +467,14 @@ inline Handle<Interface> make_handle_dup(Interface* object)
 #if __has_include(<mi/neuraylib/irdma_context.h>)
 #  include <mi/neuraylib/irdma_context.h>
 #elif !defined(MI_NEURAYLIB_IRDMA_CONTEXT_H)
-#define MI_NEURAYLIB_IRDMA_CONTEXT_H
+#  define MI_NEURAYLIB_IRDMA_CONTEXT_H
 namespace mi {
 namespace neuraylib {
 
 /* Memory that results travel in. The shape of API version 45 and later; the objects also serve code
  * built for the twelve functions of 2019. */
-class IRDMA_buffer : public mi::base::Interface_declare<0x9b7b00e6, 0x9539, 0x4a07, 0x88, 0x1a, 0x9d, 0xdd, 0x91,
-                                                        0x5c, 0x6d, 0xfe> {
+class IRDMA_buffer : public mi::base::Interface_declare<0x9b7b00e6, 0x9539, 0x4a07, 0x88, 0x1a, 0x9d, 0xdd,
+                                                        0x91, 0x5c, 0x6d, 0xfe> {
 public:
     /* The id of this object, never used again. */
     virtual Uint64 get_id() const = 0;
@@ -489,8 +492,8 @@ public:
 };
 
 /* The buffers that are exchanged with one host. */
-class IRDMA_context : public mi::base::Interface_declare<0x5f3980e9, 0xfadc, 0x478d, 0xbb, 0x18, 0x44, 0x10, 0xa4,
-                                                         0x6f, 0xf7, 0xb5> {
+class IRDMA_context : public mi::base::Interface_declare<0x5f3980e9, 0xfadc, 0x478d, 0xbb, 0x18, 0x44, 0x10,
+                                                         0xa4, 0x6f, 0xf7, 0xb5> {
 public:
     /* Memory to send from, and memory to receive into; +1, or NULL. */
     virtual IRDMA_buffer* get_write_memory(Size size, Sint32 gpu_id = -1) = 0;
@@ -509,4 +512,4 @@ public:
 #  pragma GCC visibility pop
 #endif
 
-#endif  /* NRDMA_NEURAY_HPP */
+#endif /* NRDMA_NEURAY_HPP */

@@ -83,14 +83,12 @@ inline nrdma_uuid to_c(const mi::base::Uuid& id)
     return nrdma_uuid{id.m_id1, id.m_id2, id.m_id3, id.m_id4};
 }
 
-inline mi::base::Uuid to_uuid(const nrdma_uuid& id)
-{
-    return mi::base::Uuid{id.id1, id.id2, id.id3, id.id4};
-}
+inline mi::base::Uuid to_uuid(const nrdma_uuid& id) { return mi::base::Uuid{id.id1, id.id2, id.id3, id.id4}; }
 
 /* ---- the membership of this process ---- */
 
-/* Owns a node. Move-only; calls on an empty one return NRDMA_INVALID_PARAMETER. Not destroyed from a callback. */
+/* Owns a node. Move-only; calls on an empty one return NRDMA_INVALID_PARAMETER. Must not be destroyed from a
+ * callback. */
 class Node {
 public:
     Node() noexcept = default;
@@ -126,7 +124,7 @@ public:
         nrdma_node_destroy(old);
     }
 
-    /* Makes a node, with the defaults when there is no config. A node that this one owned is destroyed first. */
+    /* Makes a node, with the defaults when there is no config. One that this owned is destroyed first. */
     nrdma_status create(const nrdma_node_config* config = nullptr)
     {
         reset();
@@ -159,7 +157,8 @@ public:
         return nrdma_node_wait_peers(m_node, at_least, timeout_ms);
     }
 
-    nrdma_status set_peer_callback(void (*fn)(void* user, const nrdma_peer_info* peer, int32_t event), void* user)
+    nrdma_status set_peer_callback(void (*fn)(void* user, const nrdma_peer_info* peer, int32_t event),
+                                   void* user)
     {
         return nrdma_node_set_peer_callback(m_node, fn, user);
     }
@@ -167,7 +166,8 @@ public:
     /* The context of a host; 0 is this one. Empty when there is no such host. */
     Handle<mi::neuraylib::IRDMA_context> get_rdma_context(uint32_t host_id)
     {
-        return Handle<mi::neuraylib::IRDMA_context>(to_interface(nrdma_node_get_rdma_context(m_node, host_id)));
+        return Handle<mi::neuraylib::IRDMA_context>(
+            to_interface(nrdma_node_get_rdma_context(m_node, host_id)));
     }
 
     nrdma_status register_class(const mi::base::Uuid& class_id, const nrdma_job_class& job_class)
@@ -192,11 +192,14 @@ public:
     }
 
     /* Runs `count` fragments and returns when all are done. */
-    nrdma_status execute(const nrdma_job& job, uint64_t count) { return nrdma_node_execute(m_node, &job, count); }
+    nrdma_status execute(const nrdma_job& job, uint64_t count)
+    {
+        return nrdma_node_execute(m_node, &job, count);
+    }
 
     /* Starts them; `done` is called once. The job must live until then. */
-    nrdma_status execute_async(const nrdma_job& job, uint64_t count, void (*done)(void* user, nrdma_status status),
-                               uint64_t* job_id = nullptr)
+    nrdma_status execute_async(const nrdma_job& job, uint64_t count,
+                               void (*done)(void* user, nrdma_status status), uint64_t* job_id = nullptr)
     {
         return nrdma_node_execute_async(m_node, &job, count, done, job_id);
     }
@@ -226,18 +229,19 @@ namespace detail {
 
 /* One variable for each, not one for both: translation units with different flags then agree on what
  * they both define. */
-#ifdef __cpp_rtti
+#  ifdef __cpp_rtti
 inline bool donate_rtti()
 {
-    const void* const typeinfos[] = {&typeid(mi::neuraylib::IRDMA_buffer), &typeid(mi::neuraylib::IRDMA_context)};
+    const void* const typeinfos[] = {&typeid(mi::neuraylib::IRDMA_buffer),
+                                     &typeid(mi::neuraylib::IRDMA_context)};
     nrdma_donate_rtti(typeinfos, sizeof(typeinfos) / sizeof(typeinfos[0]));
     return true;
 }
 
 inline const bool rtti_donated = donate_rtti();
-#endif
+#  endif
 
-#ifdef __cpp_exceptions
+#  ifdef __cpp_exceptions
 inline void copy_text(const char* text, char* out, uint64_t capacity) noexcept
 {
     if (out == nullptr || capacity == 0)
@@ -271,7 +275,7 @@ inline bool donate_guard()
 }
 
 inline const bool guard_donated = donate_guard();
-#endif
+#  endif
 
 }  // namespace detail
 #endif
@@ -282,4 +286,4 @@ inline const bool guard_donated = donate_guard();
 #  pragma GCC visibility pop
 #endif
 
-#endif  /* NRDMA_NRDMA_HPP */
+#endif /* NRDMA_NRDMA_HPP */

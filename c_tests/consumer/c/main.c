@@ -9,7 +9,8 @@ int main(void)
     nrdma_node *node = NULL;
     char version[32];
     config.name = "consumer";
-    snprintf(version, sizeof version, "%d.%d.%d", NRDMA_VERSION_MAJOR, NRDMA_VERSION_MINOR, NRDMA_VERSION_PATCH);
+    snprintf(version, sizeof version, "%d.%d.%d", NRDMA_VERSION_MAJOR, NRDMA_VERSION_MINOR,
+             NRDMA_VERSION_PATCH);
     if (strcmp(version, nrdma_version_string()) != 0) {
         fprintf(stderr, "compiled for %s, runs with %s\n", version, nrdma_version_string());
         return 1;

@@ -18,8 +18,9 @@ int main()
         return 1;
     }
     std::memset(buffer->get_data(), 7, buffer->get_size());
-    return buffer->get_size() == 1 << 20 && dynamic_cast<mi::neuraylib::IRDMA_buffer*>(
-                                                static_cast<mi::base::IInterface*>(buffer.get())) == buffer.get()
+    return buffer->get_size() == 1 << 20 &&
+                   dynamic_cast<mi::neuraylib::IRDMA_buffer*>(
+                       static_cast<mi::base::IInterface*>(buffer.get())) == buffer.get()
                ? 0
                : 1;
 }

@@ -4,9 +4,11 @@
 #include <mi/base/atom.h>
 #include <mi/base/types.h>
 #include <mi/base/uuid.h>
-namespace mi { namespace base {
+namespace mi {
+namespace base {
 class IInterface;
-template <class I> class Interface_implement : public I {
+template <class I>
+class Interface_implement : public I {
 public:
     Interface_implement(Uint32 initial = 1) : m_refcnt(initial) {}
     virtual Uint32 retain() const { return ++m_refcnt; }
@@ -17,14 +19,20 @@ public:
             delete this;
         return left;
     }
-    virtual const IInterface* get_interface(const Uuid& id) const { return I::get_interface_static(this, id); }
+    virtual const IInterface* get_interface(const Uuid& id) const
+    {
+        return I::get_interface_static(this, id);
+    }
     virtual IInterface* get_interface(const Uuid& id) { return I::get_interface_static(this, id); }
     using I::get_interface;
     Uuid get_iid() const { return typename I::IID(); }
+
 protected:
     virtual ~Interface_implement() {}
+
 private:
     mutable Atom32 m_refcnt;
 };
-} }
+}  // namespace base
+}  // namespace mi
 #endif

@@ -15,5 +15,5 @@ typedef double Float64;
 typedef Uint64 Size;
 typedef Sint64 Difference;
 static const Size SIZE_MAX_VALUE = 18446744073709551615ULL;
-}
+}  // namespace mi
 #endif
