@@ -319,8 +319,7 @@ ACT(late_writer) {
   p.site.threads.emplace(p.a(0), std::thread([b, size] {
                            for (int i = 0; i < 50; ++i) {
                              sleep_ms(2);
-                             // Never anything else than the right bytes at first, then garbage.
-                             std::memset(nrdma_buffer_get_data(b), i < 25 ? 0xE0 + i : 0xEE, size);
+                             std::memset(nrdma_buffer_get_data(b), 0x40 + i, size);
                            }
                            nrdma_buffer_release(b);
                          }));

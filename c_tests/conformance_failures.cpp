@@ -176,20 +176,25 @@ ACT(fail_some) {
   pattern_fill(p.result.data(), 64, p.index(), 0);
 }
 
-// A failed fragment of a CLUSTER job is tried once more.
+// the number of a first try: that one fails.
 ACT(fail_first) {
-  if (p.fragment->attempt == 0) throw std::runtime_error("first try");
+  if (p.fragment->attempt == p.a(0)) throw std::runtime_error("first try");
   p.result = p.write(64);
   pattern_fill(p.result.data(), 64, p.index(), 0);
 }
 
 TEST_CASE("a failed CLUSTER fragment runs once more, others do not") {
   Cluster cluster(2);
-  Job twice("fail_first");
+  Job plain("fill", {64, 1});
+  REQUIRE(plain.run(cluster.node, 1) == NRDMA_OK);
+  REQUIRE(plain.results.size() == 1);
+  const uint64_t first = plain.results[0].attempt;
+  Job twice("fail_first", {first});
   CHECK(twice.run(cluster.node, 6) == NRDMA_OK);
   CHECK(twice.results.size() == 6);
   CHECK(twice.failures.empty());
-  Job once("fail_first");
+  for (const Received& r : twice.results) CHECK(r.attempt > first);
+  Job once("fail_first", {first});
   CHECK(once.to(2).run(cluster.node, 2) == NRDMA_FRAGMENT_FAILED);
   CHECK(once.failures.size() == 2);
 }
