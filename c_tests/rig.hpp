@@ -190,6 +190,7 @@ struct Setup {
   uint32_t heartbeat_ms = 0;
   uint32_t peer_timeout_ms = 0;
   uint32_t shutdown_timeout_ms = 0;
+  uint32_t connect_timeout_ms = 0;  // this and the one above: not for worker processes
   uint32_t zero_copy = 0;
   uint64_t address_space = 0;  // worker processes only: RLIMIT_AS in bytes above what is mapped at the start
   int signal_fd = -1;          // worker processes only: inherited, for acts that must say "started"
@@ -205,6 +206,7 @@ inline nrdma_status create_node(const Setup& setup, nrdma_node** node) {
   config.heartbeat_ms = setup.heartbeat_ms;
   config.peer_timeout_ms = setup.peer_timeout_ms;
   config.shutdown_timeout_ms = setup.shutdown_timeout_ms;
+  config.connect_timeout_ms = setup.connect_timeout_ms;
   config.zero_copy = setup.zero_copy;
   return nrdma_node_create(&config, node);
 }
