@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cmath>
 #include <complex>
 #include <cstdio>
 #include <cstring>
@@ -71,32 +70,32 @@ static nrdma_status receive_result(void* user, nrdma_buffer* buffer, const nrdma
 
 static int fail(const char* what) { return std::fprintf(stderr, "%s: %s\n", what, nrdma_last_error()), 1; }
 
-static int work(int pipe)  // Ends when the parent has closed its end, or is gone.
+static int work(int go, int stop)  // Ends when the parent has closed its end of `stop`, or is gone.
 {
     char address[256];
-    nrdma_job_class job_class = {};
-    job_class.struct_size = sizeof job_class;
-    job_class.create = create;
-    job_class.execute_remote = execute_remote;
+    nrdma_job_class job_class = {sizeof job_class, nullptr, NRDMA_CXX_ABI_HOST, 0, create, execute_remote, nullptr,
+                                 nullptr, nullptr};
     nrdma::Node node;
-    if (read(pipe, address, sizeof address) != sizeof address || node.create() != NRDMA_OK ||
+    if (read(go, address, sizeof address) != sizeof address || node.create() != NRDMA_OK ||
         node.register_class(band_class, job_class) != NRDMA_OK || node.connect(address) != NRDMA_OK)
         return fail("worker");
-    return read(pipe, address, 1) == 0 ? 0 : 1;
+    return read(stop, address, 1) == 0 ? 0 : 1;
 }
 
 int main(int argc, char** argv)
 {
-    int ends[2];
-    for (int i = pipe(ends); i >= 0 && i < workers; ++i)  // Before there is a node: threads do not survive a fork.
+    int go[2], stop[2];
+    if (pipe(go) != 0 || pipe(stop) != 0)
+        return 1;
+    for (int i = 0; i < workers; ++i)  // Before there is a node: threads do not survive a fork.
         if (fork() == 0)
-            return close(ends[1]), work(ends[0]);
+            return close(go[1]), close(stop[1]), work(go[0], stop[0]);
     char address[256] = {};
     nrdma::Node node;
     if (node.create() != NRDMA_OK || node.listen("unix:", address, sizeof address) != NRDMA_OK)
         return fail("node");
     for (int i = 0; i < workers; ++i)
-        if (write(ends[1], address, sizeof address) != sizeof address)
+        if (write(go[1], address, sizeof address) != sizeof address)
             return fail("pipe");
     if (node.wait_peers(workers, 10000) != NRDMA_OK)
         return fail("workers");
@@ -111,7 +110,7 @@ int main(int argc, char** argv)
     if (node.execute(job, height / rows) != NRDMA_OK)
         return fail("execute");
     std::printf("%d of %d bands from workers, %d in place\n", +picture.received, height / rows, +picture.mapped);
-    close(ends[1]);
+    close(stop[1]);
     while (wait(nullptr) > 0) {}
     std::FILE* file = std::fopen(argc > 1 ? argv[1] : "frame.ppm", "wb");
     const bool good = file && std::fprintf(file, "P6\n%d %d\n255\n", width, height) > 0 &&
