@@ -51,6 +51,7 @@ pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
         class: Scene::CLASS,
         payload: &options.scene.encode(),
         here: true,
+        thread_limit: 0,
     };
     let count = options.scene.count();
     let start = Instant::now();

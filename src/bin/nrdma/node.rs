@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::mem::size_of;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sys;
@@ -110,6 +111,8 @@ unsafe impl Sync for Node {}
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) host_id: u32,
+    #[allow(dead_code)] // For benches/ratios.
+    pub(crate) alive: bool,
     pub(crate) name: String,
     pub(crate) transport: String,
 }
@@ -271,7 +274,7 @@ impl Node {
             priority: 0,
             abi: sys::NRDMA_CXX_ABI_ITANIUM,
             timeout_ms: 0,
-            thread_limit: 0,
+            thread_limit: options.thread_limit,
             flags: sys::NRDMA_JOB_RERUN_AFTER_PARTIAL,
             execute_fragment: if options.here {
                 Some(execute_fragment::<J>)
@@ -308,6 +311,7 @@ impl From<&sys::nrdma_peer_info> for Peer {
     fn from(info: &sys::nrdma_peer_info) -> Self {
         Self {
             host_id: info.host_id,
+            alive: info.alive != 0,
             name: text_in(&info.name),
             transport: text_in(&info.transport),
         }
@@ -336,21 +340,18 @@ impl Context {
         let buffer = unsafe { (self.table().get_read_memory)(self.0.as_ptr(), bytes as u64, MAIN_MEMORY) };
         Buffer::made(buffer)
     }
-    /// A result buffer over the host's own memory, which is dropped after the library's last use of it.
-    pub(crate) fn wrap(&self, memory: Box<[u8]>) -> Result<Buffer, Failure> {
-        let size = memory.len() as u64;
-        let owner = Box::into_raw(Box::new(memory));
-        // SAFETY: `owner` was made on the line above and nobody else has it.
-        let data = unsafe { (*owner).as_mut_ptr() };
-        // SAFETY: the memory lives until `drop_memory` is called, once, after the last use.
+    /// A result buffer over the host's own memory, which is kept until after the library's last use of it.
+    pub(crate) fn wrap(&self, memory: &Lent) -> Result<Buffer, Failure> {
+        let owner = Arc::into_raw(Arc::clone(&memory.0));
+        // SAFETY: the memory lives until `drop_lent` is called, once, after the last use.
         let buffer = unsafe {
             sys::nrdma_context_wrap_user_buffer_with(
                 self.0.as_ptr(),
-                data,
-                size,
+                memory.0.address.as_ptr(),
+                memory.0.size as u64,
                 MAIN_MEMORY,
-                drop_memory,
-                owner.cast(),
+                drop_lent,
+                owner.cast_mut().cast(),
             )
         };
         Buffer::made(buffer)
@@ -362,9 +363,42 @@ impl Context {
     }
 }
 
-unsafe extern "C" fn drop_memory(owner: *mut c_void) {
-    // SAFETY: made by `wrap` with `Box::into_raw`; the library calls this once.
-    drop(unsafe { Box::from_raw(owner.cast::<Box<[u8]>>()) });
+/// Memory of the host's own, lent to the library; it is read through the buffer only.
+#[derive(Clone)]
+pub(crate) struct Lent(Arc<Memory>);
+
+struct Memory {
+    address: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: plain memory, touched by the library and through buffers only.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Lent {
+    /// Zeroed memory.
+    pub(crate) fn new(size: usize) -> Self {
+        let memory = Box::leak(vec![0_u8; size].into_boxed_slice());
+        Self(Arc::new(Memory {
+            address: NonNull::from(memory).cast(),
+            size,
+        }))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let memory = ptr::slice_from_raw_parts_mut(self.address.as_ptr(), self.size);
+        // SAFETY: made from a box in `Lent::new`; whoever borrowed it has ended.
+        drop(unsafe { Box::from_raw(memory) });
+    }
+}
+
+unsafe extern "C" fn drop_lent(owner: *mut c_void) {
+    // SAFETY: made by `wrap` with `Arc::into_raw`; the library calls this once.
+    drop(unsafe { Arc::from_raw(owner.cast::<Memory>()) });
 }
 
 /// A context with a reference of our own.
@@ -411,6 +445,12 @@ impl Buffer {
         // SAFETY: a slot of a live object.
         let size = unsafe { (self.table().get_size)(self.0.as_ptr()) };
         usize::try_from(size).unwrap_or(0)
+    }
+    /// Where the memory is.
+    #[allow(dead_code)] // For benches/ratios.
+    pub(crate) fn address(&self) -> usize {
+        // SAFETY: a slot of a live object.
+        unsafe { (self.table().get_data)(self.0.as_ptr()) }.addr()
     }
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: a slot of a live object.
@@ -460,6 +500,8 @@ pub(crate) struct Options<'a> {
     pub(crate) payload: &'a [u8],
     /// Whether this host takes fragments too.
     pub(crate) here: bool,
+    /// Fragments of the job that run at once on one host; 0: no limit.
+    pub(crate) thread_limit: u64,
 }
 
 /// What came with a result.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::args;
 use crate::canvas::Canvas;
 use crate::crew::Crew;
-use crate::node::{Buffer, Context, Failure, Job, Received};
+use crate::node::{Buffer, Context, Failure, Job, Lent, Received};
 use crate::render;
 use crate::scene::{Delivery, Scene};
 use crate::summary::Tally;
@@ -100,7 +100,7 @@ impl Job for Painting<'_> {
     fn result_buffer(&self, context: &Context, index: u64) -> Option<Buffer> {
         let bytes = self.scene.capacity();
         let buffer = match Delivery::of(index) {
-            Delivery::Wrapped => context.wrap(vec![0; bytes].into_boxed_slice()),
+            Delivery::Wrapped => context.wrap(&Lent::new(bytes)),
             Delivery::InPlace | Delivery::TwoSteps => context.read_memory(bytes),
         };
         buffer.map_err(|why| self.failed(index, &why)).ok()

@@ -190,7 +190,8 @@ fn palette(turn: f64) -> [f64; 3] {
     let place = turn.rem_euclid(1.0) * RING.len() as f64;
     let part = place.fract();
     let smooth = part * part * (3.0 - 2.0 * part);
-    let mut pair = RING.iter().cycle().skip(place.floor() as usize);
+    let from = (0..RING.len()).rev().find(|i| *i as f64 <= place).unwrap_or(0);
+    let mut pair = RING.iter().cycle().skip(from);
     let (Some(from), Some(to)) = (pair.next(), pair.next()) else {
         return [0.0; 3];
     };
