@@ -9,6 +9,6 @@ pub mod abi;
 pub(crate) mod core;
 pub(crate) mod memory;
 pub(crate) mod sys;
-pub(crate) mod transport;
 #[cfg(test)]
 mod tests;
+pub(crate) mod transport;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::com::{self, Class, Object, Table, checked, method};
 use super::error::set_last;
+use super::fork;
 use super::guard::{guard, guarded};
 use super::interface::nrdma_uuid;
-use super::fork;
 use crate::core::buffer::{Buffer, Carrier, Lease};
 use crate::core::error::Result;
 use crate::core::home::Home;
@@ -58,7 +58,8 @@ pub struct nrdma_buffer_vtbl_itanium {
     pub duplicate_const:
         unsafe extern "C" fn(self_: *const nrdma_buffer, offset: u64, size: u64) -> *const nrdma_buffer,
     /// A part of the buffer, +1; NULL when not wholly inside.
-    pub duplicate: unsafe extern "C" fn(self_: *mut nrdma_buffer, offset: u64, size: u64) -> *mut nrdma_buffer,
+    pub duplicate:
+        unsafe extern "C" fn(self_: *mut nrdma_buffer, offset: u64, size: u64) -> *mut nrdma_buffer,
     /// Whether the memory is a GPU's and registered for RDMA.
     pub is_gpudirect: unsafe extern "C" fn(self_: *mut nrdma_buffer) -> bool,
 }
@@ -88,7 +89,8 @@ pub struct nrdma_buffer_vtbl_msvc {
     /// Bytes asked for.
     pub get_size: unsafe extern "C" fn(self_: *const nrdma_buffer) -> u64,
     /// A part of the buffer, +1; NULL when not wholly inside.
-    pub duplicate: unsafe extern "C" fn(self_: *mut nrdma_buffer, offset: u64, size: u64) -> *mut nrdma_buffer,
+    pub duplicate:
+        unsafe extern "C" fn(self_: *mut nrdma_buffer, offset: u64, size: u64) -> *mut nrdma_buffer,
     /// A part of the buffer, +1, to read; NULL when not wholly inside.
     pub duplicate_const:
         unsafe extern "C" fn(self_: *const nrdma_buffer, offset: u64, size: u64) -> *const nrdma_buffer,
@@ -115,8 +117,13 @@ pub(crate) static TABLE: Table<nrdma_buffer_vtbl_itanium> = Table::new(nrdma_buf
     duplicate_const: method!(Buffer, |this: *const nrdma_buffer,
                                       offset: u64,
                                       size: u64|
-     -> *const nrdma_buffer { duplicate(this, offset, size) }),
-    duplicate: method!(Buffer, |this: *mut nrdma_buffer, offset: u64, size: u64| -> *mut nrdma_buffer {
+     -> *const nrdma_buffer {
+        duplicate(this, offset, size)
+    }),
+    duplicate: method!(Buffer, |this: *mut nrdma_buffer,
+                                offset: u64,
+                                size: u64|
+     -> *mut nrdma_buffer {
         duplicate(this, offset, size)
     }),
     is_gpudirect: method!(Buffer, |this: *mut nrdma_buffer| -> bool { is_gpudirect(this) }),
@@ -272,7 +279,8 @@ pub unsafe extern "C" fn nrdma_buffer_get_interface(
 /// # Safety
 /// `out` is NULL or room for an id.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nrdma_buffer_get_iid(_buffer: *const nrdma_buffer, out: *mut nrdma_uuid) {
+pub unsafe extern "C" fn nrdma_buffer_get_iid(buffer: *const nrdma_buffer, out: *mut nrdma_uuid) {
+    let _ = buffer;
     guard(|| {
         // SAFETY: by the contract above.
         if let Some(out) = unsafe { out.as_mut() } {

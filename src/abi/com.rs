@@ -47,7 +47,11 @@ pub(crate) struct Table<V> {
 
 impl<V> Table<V> {
     pub(crate) const fn new(vtbl: V) -> Self {
-        Self { offset_to_top: 0, type_info: AtomicPtr::new(ptr::null_mut()), vtbl }
+        Self {
+            offset_to_top: 0,
+            type_info: AtomicPtr::new(ptr::null_mut()),
+            vtbl,
+        }
     }
     /// Where the host's typeinfo goes.
     pub(crate) fn type_info(&self) -> &AtomicPtr<c_void> {
@@ -108,7 +112,11 @@ unsafe impl<T: Class> Sync for Object<T> {}
 impl<T: Class> Object<T> {
     /// An object that C holds no reference to yet.
     pub(crate) fn at_rest(value: T) -> Arc<Self> {
-        Arc::new(Self { vtbl: T::table().address(), count: Count::new(0), value })
+        Arc::new(Self {
+            vtbl: T::table().address(),
+            count: Count::new(0),
+            value,
+        })
     }
 
     /// The Rust value.
@@ -236,7 +244,10 @@ pub(crate) unsafe fn checked<'a, T: Class>(this: *const T::Interface) -> Result<
     // SAFETY: every C++ object with virtual functions starts with its table's address.
     let table = unsafe { this.cast::<*const c_void>().read() };
     if table != T::table().address() {
-        return Err(Error::invalid(format!("the object at {this:p} is not a {} of this nrdma", T::NAME)));
+        return Err(Error::invalid(format!(
+            "the object at {this:p} is not a {} of this nrdma",
+            T::NAME
+        )));
     }
     // SAFETY: only objects of the class have its table.
     Ok(unsafe { object::<T>(this) })
@@ -261,7 +272,9 @@ pub(crate) unsafe extern "C" fn get_interface_const<T: Class>(
     iid: *const nrdma_uuid,
 ) -> *const c_void {
     // SAFETY: C++ passes a reference, C a pointer or NULL.
-    let Some(iid) = (unsafe { iid.as_ref() }) else { return ptr::null() };
+    let Some(iid) = (unsafe { iid.as_ref() }) else {
+        return ptr::null();
+    };
     if *iid != NRDMA_ZERO_UUID && !T::IIDS.contains(iid) {
         return ptr::null();
     }

@@ -70,12 +70,25 @@ impl Account {
     }
 
     fn cells(&self) -> [&AtomicU64; 5] {
-        [&self.hits, &self.misses, &self.live_buffers, &self.live_bytes, &self.idle_bytes]
+        [
+            &self.hits,
+            &self.misses,
+            &self.live_buffers,
+            &self.live_bytes,
+            &self.idle_bytes,
+        ]
     }
 
     /// The counts.
     pub(crate) fn stats(&self) -> CacheStats {
-        let [hits, misses, live_buffers, live_bytes, idle_bytes] = self.cells().map(|cell| cell.load(Relaxed));
-        CacheStats { hits, misses, idle_bytes, live_buffers, live_bytes }
+        let [hits, misses, live_buffers, live_bytes, idle_bytes] =
+            self.cells().map(|cell| cell.load(Relaxed));
+        CacheStats {
+            hits,
+            misses,
+            idle_bytes,
+            live_buffers,
+            live_bytes,
+        }
     }
 }

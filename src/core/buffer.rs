@@ -179,7 +179,8 @@ impl Buffer {
     /// Gives a shell its content.
     pub(crate) fn fill(&self, content: Content) {
         if let Some(mut slot) = self.shell_content() {
-            self.address.store(content.block.address() + content.offset, Ordering::Relaxed);
+            self.address
+                .store(content.block.address() + content.offset, Ordering::Relaxed);
             *slot = Some(content);
         }
     }
@@ -241,7 +242,10 @@ impl Buffer {
     pub(crate) fn kind(&self) -> Kind {
         match &self.body {
             Body::Cached(piece) => piece.region.kind(),
-            Body::Shell(_) => self.shell_content().and_then(|c| c.as_ref().map(Content::kind)).unwrap_or(Kind::Private),
+            Body::Shell(_) => self
+                .shell_content()
+                .and_then(|c| c.as_ref().map(Content::kind))
+                .unwrap_or(Kind::Private),
         }
     }
 
@@ -250,9 +254,10 @@ impl Buffer {
     pub(crate) fn whole_pages(&self) -> bool {
         match &self.body {
             Body::Cached(piece) => piece.region.is_whole(),
-            Body::Shell(_) => self
-                .shell_content()
-                .is_some_and(|c| c.as_ref().is_some_and(|c| c.kind == Kind::Window && c.parent.is_none())),
+            Body::Shell(_) => self.shell_content().is_some_and(|c| {
+                c.as_ref()
+                    .is_some_and(|c| c.kind == Kind::Window && c.parent.is_none())
+            }),
         }
     }
 
@@ -281,15 +286,26 @@ impl Buffer {
     pub(crate) fn span(&self, len: u64) -> Result<Span> {
         let fits = usize::try_from(len).ok().filter(|_| len <= self.size());
         let Some(len) = fits else {
-            return Err(Error::invalid(format!("{len} bytes do not lie inside a buffer of {} bytes", self.size())));
+            return Err(Error::invalid(format!(
+                "{len} bytes do not lie inside a buffer of {} bytes",
+                self.size()
+            )));
         };
         match &self.body {
-            Body::Cached(piece) => {
-                Ok(Span { block: Arc::clone(piece.region.block()), offset: piece.offset, len })
-            }
+            Body::Cached(piece) => Ok(Span {
+                block: Arc::clone(piece.region.block()),
+                offset: piece.offset,
+                len,
+            }),
             Body::Shell(_) => self
                 .shell_content()
-                .and_then(|c| c.as_ref().map(|c| Span { block: Arc::clone(&c.block), offset: c.offset, len }))
+                .and_then(|c| {
+                    c.as_ref().map(|c| Span {
+                        block: Arc::clone(&c.block),
+                        offset: c.offset,
+                        len,
+                    })
+                })
                 .ok_or_else(|| Error::invalid("the buffer was released")),
         }
     }
@@ -303,8 +319,12 @@ impl Buffer {
             piece.region.detach(size)?;
             return Ok(None);
         }
-        let Some(content) = self.shell_content() else { return Ok(None) };
-        let Some(now) = content.as_ref() else { return Ok(None) };
+        let Some(content) = self.shell_content() else {
+            return Ok(None);
+        };
+        let Some(now) = content.as_ref() else {
+            return Ok(None);
+        };
         if let Some(parent) = now.parent.clone() {
             drop(content);
             return parent.detach();

@@ -82,15 +82,21 @@ fn check_gpu(gpu: i32) -> Result<()> {
             error::Kind::NotSupported,
             format!("gpu_id {gpu}: no CUDA support in this build; use -1 for main memory"),
         )),
-        _ => Err(Error::invalid(format!("gpu_id {gpu} is no GPU; use -1 for main memory"))),
+        _ => Err(Error::invalid(format!(
+            "gpu_id {gpu} is no GPU; use -1 for main memory"
+        ))),
     }
 }
 
 fn check_size(size: u64) -> Result<Class> {
     match size {
-        0 => Err(Error::invalid("a buffer of 0 bytes was asked for; ask for at least 1")),
+        0 => Err(Error::invalid(
+            "a buffer of 0 bytes was asked for; ask for at least 1",
+        )),
         _ => Class::of(size).ok_or_else(|| {
-            Error::invalid(format!("a buffer of {size} bytes was asked for; the most is {LARGEST}"))
+            Error::invalid(format!(
+                "a buffer of {size} bytes was asked for; the most is {LARGEST}"
+            ))
         }),
     }
 }
@@ -176,7 +182,11 @@ impl Home {
     }
 
     fn possible(&self, kind: Kind) -> Kind {
-        if kind == Kind::Shared && self.maps.load(Ordering::Relaxed) { Kind::Shared } else { Kind::Private }
+        if kind == Kind::Shared && self.maps.load(Ordering::Relaxed) {
+            Kind::Shared
+        } else {
+            Kind::Private
+        }
     }
 
     #[cold]
@@ -185,7 +195,10 @@ impl Home {
         magazine::enter(self);
         let kept = std::iter::once(class)
             .chain(class.substitutes())
-            .find_map(|class| self.from_magazine(kind, class, size).or_else(|| self.from_depot(kind, class, size)));
+            .find_map(|class| {
+                self.from_magazine(kind, class, size)
+                    .or_else(|| self.from_depot(kind, class, size))
+            });
         if let Some(carrier) = kept {
             return Ok(carrier);
         }
@@ -205,7 +218,9 @@ impl Home {
         let carrier = self.withdraw(depot, class)?;
         if let Some(shelf) = Shelf::of(kind, class) {
             for _ in 1..BATCH {
-                let Some(more) = self.withdraw(depot, class) else { break };
+                let Some(more) = self.withdraw(depot, class) else {
+                    break;
+                };
                 if let Some(back) = magazine::stock(more, shelf) {
                     Self::deposit(back);
                     break;
@@ -224,7 +239,11 @@ impl Home {
     }
 
     fn depot(&self, kind: Kind, class: Class) -> Option<&Depot> {
-        let depots = if kind == Kind::Shared { &self.exposed } else { &self.private };
+        let depots = if kind == Kind::Shared {
+            &self.exposed
+        } else {
+            &self.private
+        };
         depots.get(class.index())
     }
 
@@ -232,11 +251,25 @@ impl Home {
         let (region, offset) = if class.is_small() {
             self.carve(kind, class)?
         } else {
-            (self.region(kind, usize::try_from(class.capacity()).unwrap_or(usize::MAX), true)?, 0)
+            (
+                self.region(
+                    kind,
+                    usize::try_from(class.capacity()).unwrap_or(usize::MAX),
+                    true,
+                )?,
+                0,
+            )
         };
         let kind = region.kind();
         let (capacity, shelf) = (class.capacity(), Shelf::of(kind, class));
-        let piece = Piece { region, offset, class, capacity, shelf, kind };
+        let piece = Piece {
+            region,
+            offset,
+            class,
+            capacity,
+            shelf,
+            kind,
+        };
         Ok(self.shared.carrier(Buffer::cached(Arc::clone(self), piece)))
     }
 
@@ -254,7 +287,10 @@ impl Home {
             return Ok((Arc::clone(&slab.region), offset));
         }
         let region = self.region(kind, SLAB, false)?;
-        *slab = (!self.is_closed()).then(|| Slab { region: Arc::clone(&region), next: bytes });
+        *slab = (!self.is_closed()).then(|| Slab {
+            region: Arc::clone(&region),
+            next: bytes,
+        });
         Ok((region, 0))
     }
 
@@ -283,10 +319,19 @@ impl Home {
         if let Err(error) = link.announce(key, capacity, share) {
             // Not tried again: each try may wait for a second.
             self.maps.store(false, Ordering::Relaxed);
-            log::warn!("host {} cannot map our memory, results are copied instead: {error}", self.host_id);
+            log::warn!(
+                "host {} cannot map our memory, results are copied instead: {error}",
+                self.host_id
+            );
             return Ok(None);
         }
-        Ok(Some(Arc::new(Region::new(key, block, Kind::Shared, whole, Some(Arc::downgrade(link))))))
+        Ok(Some(Arc::new(Region::new(
+            key,
+            block,
+            Kind::Shared,
+            whole,
+            Some(Arc::downgrade(link)),
+        ))))
     }
 
     /// The host's own memory as a buffer; `done` runs once, after the last use.
@@ -300,20 +345,37 @@ impl Home {
         self.check_open()?;
         check_gpu(gpu)?;
         if address == 0 {
-            return Err(Error::invalid(format!("data is NULL; {size} bytes of memory were to be wrapped")));
+            return Err(Error::invalid(format!(
+                "data is NULL; {size} bytes of memory were to be wrapped"
+            )));
         }
         if size == 0 {
-            return Err(Error::invalid(format!("0 bytes at {address:#x} were to be wrapped; wrap at least 1")));
+            return Err(Error::invalid(format!(
+                "0 bytes at {address:#x} were to be wrapped; wrap at least 1"
+            )));
         }
-        let bytes = usize::try_from(size).ok().filter(|bytes| address.checked_add(*bytes).is_some());
+        let bytes = usize::try_from(size)
+            .ok()
+            .filter(|bytes| address.checked_add(*bytes).is_some());
         let Some(bytes) = bytes else {
-            return Err(Error::invalid(format!("{size} bytes at {address:#x} reach over the end of memory")));
+            return Err(Error::invalid(format!(
+                "{size} bytes at {address:#x} reach over the end of memory"
+            )));
         };
         let mut block = self.shared.wrap(address, bytes);
         if let Some(done) = done {
-            block = Arc::new(Watched { block, done: Mutex::new(Some(done)) });
+            block = Arc::new(Watched {
+                block,
+                done: Mutex::new(Some(done)),
+            });
         }
-        let content = Content { block, offset: 0, kind: Kind::Wrapped, region: None, parent: None };
+        let content = Content {
+            block,
+            offset: 0,
+            kind: Kind::Wrapped,
+            region: None,
+            parent: None,
+        };
         Ok(self.shell(content, size))
     }
 
@@ -322,9 +384,17 @@ impl Home {
         self.check_open()?;
         let capacity = u64::try_from(block.capacity()).unwrap_or(u64::MAX);
         if size == 0 || size > capacity {
-            return Err(Error::invalid(format!("{size} bytes do not lie inside a window of {capacity} bytes")));
+            return Err(Error::invalid(format!(
+                "{size} bytes do not lie inside a window of {capacity} bytes"
+            )));
         }
-        let content = Content { block, offset: 0, kind: Kind::Window, region: None, parent: None };
+        let content = Content {
+            block,
+            offset: 0,
+            kind: Kind::Window,
+            region: None,
+            parent: None,
+        };
         Ok(self.shell(content, size))
     }
 
@@ -333,7 +403,9 @@ impl Home {
         let buffer = parent.buffer();
         let whole = buffer.size();
         if size == 0 {
-            return Err(Error::invalid(format!("a duplicate of 0 bytes at {offset} was asked for; ask for at least 1")));
+            return Err(Error::invalid(format!(
+                "a duplicate of 0 bytes at {offset} was asked for; ask for at least 1"
+            )));
         }
         let end = offset.checked_add(size).filter(|end| *end <= whole);
         let (Some(end), Ok(start)) = (end, usize::try_from(offset)) else {
@@ -379,7 +451,11 @@ impl Home {
                 true
             }
         };
-        let carrier = if keep { magazine::put(carrier) } else { Some(carrier) };
+        let carrier = if keep {
+            magazine::put(carrier)
+        } else {
+            Some(carrier)
+        };
         if let Some(carrier) = carrier {
             Self::rest_slowly(carrier, keep);
         }
@@ -398,8 +474,13 @@ impl Home {
             return;
         }
         magazine::enter(&home);
-        let Some(shelf) = shelf else { return Self::deposit(carrier) };
-        magazine::spill(&home, shelf).into_iter().flatten().for_each(Self::deposit);
+        let Some(shelf) = shelf else {
+            return Self::deposit(carrier);
+        };
+        magazine::spill(&home, shelf)
+            .into_iter()
+            .flatten()
+            .for_each(Self::deposit);
         if let Some(carrier) = magazine::stock(carrier, shelf) {
             Self::deposit(carrier);
         }
@@ -413,7 +494,9 @@ impl Home {
             return;
         };
         let bytes = piece.capacity;
-        let Some(depot) = home.depot(piece.kind, piece.class) else { return };
+        let Some(depot) = home.depot(piece.kind, piece.class) else {
+            return;
+        };
         home.shared.enters_depot(bytes);
         match depot.push(carrier, usize::MAX) {
             None => home.shared.enforce(),
@@ -438,8 +521,13 @@ impl Home {
     pub(crate) fn trim(&self, keep: u64) {
         self.flush();
         let idle = |class: Class| {
-            let count = [&self.private, &self.exposed].into_iter().filter_map(|d| d.get(class.index())).map(Depot::len);
-            class.capacity().saturating_mul(u64::try_from(count.sum::<usize>()).unwrap_or(u64::MAX))
+            let count = [&self.private, &self.exposed]
+                .into_iter()
+                .filter_map(|d| d.get(class.index()))
+                .map(Depot::len);
+            class
+                .capacity()
+                .saturating_mul(u64::try_from(count.sum::<usize>()).unwrap_or(u64::MAX))
         };
         let mut left: u64 = Class::all().map(idle).fold(0, u64::saturating_add);
         for class in Class::all().rev() {

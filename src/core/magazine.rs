@@ -32,8 +32,16 @@ impl Shelf {
 
     /// The shelf of a class, when threads keep it.
     pub(crate) fn of(kind: Kind, class: Class) -> Option<Self> {
-        let index = class.index() + if kind == Kind::Shared { Class::IN_MAGAZINES } else { 0 };
-        u8::try_from(index).ok().filter(|_| class.in_magazines()).map(Self)
+        let index = class.index()
+            + if kind == Kind::Shared {
+                Class::IN_MAGAZINES
+            } else {
+                0
+            };
+        u8::try_from(index)
+            .ok()
+            .filter(|_| class.in_magazines())
+            .map(Self)
     }
     fn index(self) -> usize {
         usize::from(self.0)
@@ -138,7 +146,10 @@ thread_local! {
 impl Drop for Local {
     fn drop(&mut self) {
         let mut out = Vec::new();
-        self.sets.iter_mut().flatten().for_each(|set| set.unload(&mut out));
+        self.sets
+            .iter_mut()
+            .flatten()
+            .for_each(|set| set.unload(&mut out));
         out.into_iter().for_each(Home::deposit);
     }
 }
@@ -166,7 +177,11 @@ impl Local {
         }
         self.desks.retain(|desk| desk.shared.strong_count() > 0);
         let (account, limit) = shared.open_account();
-        let desk = Arc::new(Desk { account, limit, shared: Arc::downgrade(shared) });
+        let desk = Arc::new(Desk {
+            account,
+            limit,
+            shared: Arc::downgrade(shared),
+        });
         self.desks.push(Arc::clone(&desk));
         desk
     }
@@ -194,7 +209,10 @@ fn weight(carrier: &Arc<dyn Carrier>) -> u64 {
 }
 
 fn with<R>(f: impl FnOnce(&mut Local) -> R) -> Option<R> {
-    LOCAL.try_with(|local| local.try_borrow_mut().ok().map(|mut local| f(&mut local))).ok().flatten()
+    LOCAL
+        .try_with(|local| local.try_borrow_mut().ok().map(|mut local| f(&mut local)))
+        .ok()
+        .flatten()
 }
 
 /// Hands out a buffer from this thread's magazine.
@@ -268,7 +286,9 @@ pub(crate) fn spill(home: &Home, shelf: Shelf) -> [Option<Arc<dyn Carrier>>; BAT
             return None;
         }
         let out: [_; BATCH] = std::array::from_fn(|_| magazine.pop());
-        out.iter().flatten().for_each(|carrier| set.account.unkeep(weight(carrier)));
+        out.iter()
+            .flatten()
+            .for_each(|carrier| set.account.unkeep(weight(carrier)));
         Some(out)
     })
     .flatten()
@@ -288,7 +308,13 @@ pub(crate) fn enter(home: &Home) {
         }
         let desk = local.desk(home.shared());
         let (account, limit) = (Arc::clone(&desk.account), desk.limit);
-        let set = Set { epoch, seen, account, limit, magazines: std::array::from_fn(|_| Magazine::default()) };
+        let set = Set {
+            epoch,
+            seen,
+            account,
+            limit,
+            magazines: std::array::from_fn(|_| Magazine::default()),
+        };
         if local.sets.len() <= home.slot() {
             local.sets.resize_with(home.slot() + 1, || None);
         }

@@ -1,6 +1,6 @@
 //! A region: memory with what peers know about it, living as long as the memory.
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::error::Result;
 use super::memory::{Block, Kind};
@@ -26,7 +26,15 @@ impl Region {
         whole: bool,
         exposed: Option<Weak<dyn Link>>,
     ) -> Self {
-        Self { key, block, kind, whole, exposed, retired: AtomicBool::new(false), detaching: Mutex::new(()) }
+        Self {
+            key,
+            block,
+            kind,
+            whole,
+            exposed,
+            retired: AtomicBool::new(false),
+            detaching: Mutex::new(()),
+        }
     }
 
     /// Its name on the wire, when the peer knows it and may use it.
@@ -41,7 +49,11 @@ impl Region {
 
     /// Private once it was detached.
     pub(crate) fn kind(&self) -> Kind {
-        if self.is_retired() { Kind::Private } else { self.kind }
+        if self.is_retired() {
+            Kind::Private
+        } else {
+            self.kind
+        }
     }
 
     /// Whether one buffer has all of its pages.

@@ -40,7 +40,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// `budget`: idle bytes over all homes; None asks the backend, 0 keeps nothing.
-    pub(crate) fn new(memory: Arc<dyn Memory>, make: Make, budget: Option<u64>, zero_on_reuse: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        memory: Arc<dyn Memory>,
+        make: Make,
+        budget: Option<u64>,
+        zero_on_reuse: bool,
+    ) -> Arc<Self> {
         let budget = budget.unwrap_or_else(|| memory.default_budget());
         Arc::new(Self {
             memory,
@@ -66,7 +71,10 @@ impl Shared {
     }
     /// A name for a new region.
     pub(crate) fn region_key(&self) -> RegionKey {
-        RegionKey { id: self.next_region.fetch_add(1, Ordering::Relaxed), generation: 1 }
+        RegionKey {
+            id: self.next_region.fetch_add(1, Ordering::Relaxed),
+            generation: 1,
+        }
     }
     /// The object for a new buffer.
     pub(crate) fn carrier(&self, buffer: Buffer) -> Arc<dyn Carrier> {
@@ -79,7 +87,9 @@ impl Shared {
     /// A new block; idle memory is freed if that helps.
     pub(crate) fn allocate(&self, kind: Kind, bytes: usize) -> Result<(Arc<dyn Block>, Option<Share>)> {
         match self.memory.allocate(kind, bytes) {
-            Err(error) if error.kind == error::Kind::OutOfMemory && self.depot_idle.load(Ordering::Relaxed) > 0 => {
+            Err(error)
+                if error.kind == error::Kind::OutOfMemory && self.depot_idle.load(Ordering::Relaxed) > 0 =>
+            {
                 self.evict(0);
                 self.memory.allocate(kind, bytes)
             }
@@ -103,10 +113,14 @@ impl Shared {
         lock(&self.accounts).push(Arc::clone(&account));
         let mut limit = 0;
         // Err leaves the limit at 0: nothing is left to give.
-        let _ = self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
-            limit = PER_THREAD.min(self.budget / 8).min((self.budget / 2).saturating_sub(reserved));
-            (limit > 0).then_some(reserved + limit)
-        });
+        let _ = self
+            .reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+                limit = PER_THREAD
+                    .min(self.budget / 8)
+                    .min((self.budget / 2).saturating_sub(reserved));
+                (limit > 0).then_some(reserved + limit)
+            });
         (account, limit)
     }
 
@@ -176,7 +190,9 @@ impl Shared {
         sum.fold(&self.past);
         accounts.iter().for_each(|account| sum.fold(account));
         let mut stats = sum.stats();
-        stats.idle_bytes = stats.idle_bytes.wrapping_add(self.depot_idle.load(Ordering::Relaxed));
+        stats.idle_bytes = stats
+            .idle_bytes
+            .wrapping_add(self.depot_idle.load(Ordering::Relaxed));
         stats
     }
 }

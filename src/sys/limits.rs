@@ -15,7 +15,9 @@ pub(crate) fn memory_available() -> u64 {
         (Some(memory), swap) => memory.saturating_add(swap.unwrap_or(0)),
         (None, _) => u64::MAX,
     };
-    cgroups().map(|group| group.limit.saturating_sub(group.used)).fold(machine, u64::min)
+    cgroups()
+        .map(|group| group.limit.saturating_sub(group.used))
+        .fold(machine, u64::min)
 }
 
 fn meminfo(field: &str) -> Option<u64> {
@@ -39,12 +41,17 @@ fn cgroups() -> impl Iterator<Item = Group> {
 
 fn line_groups(line: &str) -> Vec<Group> {
     let mut parts = line.splitn(3, ':').skip(1);
-    let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
+    let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+        return Vec::new();
+    };
     let (root, limit, usage, cache) = match controllers {
         "" => ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "),
-        c if c.split(',').any(|c| c == "memory") => {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ")
-        }
+        c if c.split(',').any(|c| c == "memory") => (
+            "/sys/fs/cgroup/memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file ",
+        ),
         _ => return Vec::new(),
     };
     let read = |group: &Path, file: &str| {
@@ -57,8 +64,14 @@ fn line_groups(line: &str) -> Vec<Group> {
         let used = read(group, usage).and_then(number).unwrap_or(0);
         // File pages that were not used lately are given back before anybody is killed.
         let stat = read(group, "memory.stat").unwrap_or_default();
-        let cache = stat.lines().find_map(|l| l.strip_prefix(cache)).and_then(|n| n.trim().parse().ok());
-        Some(Group { limit, used: used.saturating_sub(cache.unwrap_or(0)) })
+        let cache = stat
+            .lines()
+            .find_map(|l| l.strip_prefix(cache))
+            .and_then(|n| n.trim().parse().ok());
+        Some(Group {
+            limit,
+            used: used.saturating_sub(cache.unwrap_or(0)),
+        })
     };
     Path::new(path).ancestors().filter_map(group).collect()
 }

@@ -41,7 +41,8 @@ pub(crate) fn create_sealed(name: &CStr, bytes: usize) -> Result<OwnedFd> {
     let len = pages(bytes)?;
     check_available(len)?;
     let fd = create(name).map_err(|e| failed("memfd_create", bytes, &e))?;
-    let size = libc::off_t::try_from(len).map_err(|_| Error::new(Kind::OutOfMemory, format!("{len} bytes are too many")))?;
+    let size = libc::off_t::try_from(len)
+        .map_err(|_| Error::new(Kind::OutOfMemory, format!("{len} bytes are too many")))?;
     // SAFETY: a plain call on a descriptor that we own.
     if unsafe { libc::ftruncate(fd.as_raw_fd(), size) } != 0 {
         return Err(failed("ftruncate", bytes, &io::Error::last_os_error()));
@@ -66,7 +67,9 @@ fn check_available(bytes: usize) -> Result<()> {
     }
     Err(Error::new(
         Kind::OutOfMemory,
-        format!("{bytes} bytes of shared memory were asked for and {left} are left; ask for less or free some"),
+        format!(
+            "{bytes} bytes of shared memory were asked for and {left} are left; ask for less or free some"
+        ),
     ))
 }
 
@@ -298,7 +301,11 @@ mod tests {
     #[test]
     fn what_cannot_be_mapped_is_an_error() {
         for bytes in [0, usize::MAX, usize::MAX - 65535, 1 << 60] {
-            assert_eq!(Mapping::anonymous(bytes, 65536).unwrap_err().kind, Kind::OutOfMemory, "{bytes}");
+            assert_eq!(
+                Mapping::anonymous(bytes, 65536).unwrap_err().kind,
+                Kind::OutOfMemory,
+                "{bytes}"
+            );
         }
     }
 
@@ -316,7 +323,12 @@ mod tests {
     #[test]
     fn an_unsealed_file_is_refused() {
         // SAFETY: the name is a C string.
-        let fd = unsafe { libc::memfd_create(c"nrdma-test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let fd = unsafe {
+            libc::memfd_create(
+                c"nrdma-test".as_ptr(),
+                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
+            )
+        };
         assert!(fd >= 0);
         // SAFETY: new and ours.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -328,7 +340,10 @@ mod tests {
     #[test]
     fn two_mappings_of_a_file_are_the_same_memory() {
         let fd = create_sealed(c"nrdma-test", 65536).unwrap();
-        let (a, b) = (Mapping::shared(&fd, 65536).unwrap(), Mapping::shared_aligned(&fd, 65536, 65536).unwrap());
+        let (a, b) = (
+            Mapping::shared(&fd, 65536).unwrap(),
+            Mapping::shared_aligned(&fd, 65536, 65536).unwrap(),
+        );
         drop(fd);
         put(&a, 70, 7);
         assert_eq!(get(&b, 70), 7);
@@ -350,7 +365,10 @@ mod tests {
     #[test]
     fn replacing_keeps_the_address_and_cuts_the_sharing() {
         let fd = create_sealed(c"nrdma-test", 65536).unwrap();
-        let (a, b) = (Mapping::shared(&fd, 65536).unwrap(), Mapping::shared(&fd, 65536).unwrap());
+        let (a, b) = (
+            Mapping::shared(&fd, 65536).unwrap(),
+            Mapping::shared(&fd, 65536).unwrap(),
+        );
         let fresh = Mapping::anonymous(65536, 4096).unwrap();
         put(&fresh, 5, 50);
         a.replace_with(fresh).unwrap();
