@@ -279,7 +279,8 @@ pub unsafe extern "C" fn nrdma_buffer_get_interface(
 /// # Safety
 /// `out` is NULL or room for an id.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nrdma_buffer_get_iid(_buffer: *const nrdma_buffer, out: *mut nrdma_uuid) {
+pub unsafe extern "C" fn nrdma_buffer_get_iid(buffer: *const nrdma_buffer, out: *mut nrdma_uuid) {
+    let _ = buffer;
     guard(|| {
         // SAFETY: by the contract above.
         if let Some(out) = unsafe { out.as_mut() } {

@@ -307,7 +307,6 @@ fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
 struct Table {
     job: nrdma_job,
     done: Option<unsafe extern "C-unwind" fn(*mut c_void, nrdma_status)>,
-    done_user: *mut c_void,
 }
 // SAFETY: the host promises that its functions may be called on any thread.
 unsafe impl Send for Table {}
@@ -491,7 +490,7 @@ impl Job for Table {
     fn finished(&self, result: Result<()>) {
         let Some(function) = self.done else { return };
         let (user, code) = (
-            self.done_user,
+            self.job.user,
             result.map_or_else(|error| set_last(&error), |()| 0),
         );
         // SAFETY: the host's function, with what its type says.
@@ -683,7 +682,6 @@ unsafe fn read_job(job: *const nrdma_job) -> Result<(Table, Spec)> {
     let table = Table {
         job,
         done: None,
-        done_user: ptr::null_mut(),
     };
     let mode = table.check()?;
     let spec = table.spec(mode);
@@ -712,7 +710,7 @@ pub unsafe extern "C" fn nrdma_node_execute(
     })
 }
 
-/// Starts a job; `done` is called once at its end, with what nrdma_node_execute would have returned. An error
+/// Starts a job; `done` is called once at its end, with the job's `user` and what nrdma_node_execute would have returned. An error
 /// here means that it was not started.
 ///
 /// # Safety
@@ -723,7 +721,6 @@ pub unsafe extern "C" fn nrdma_node_execute_async(
     job: *const nrdma_job,
     count: u64,
     done: Option<unsafe extern "C-unwind" fn(user: *mut c_void, status: nrdma_status)>,
-    user: *mut c_void,
     job_id: *mut u64,
 ) -> nrdma_status {
     guarded(|| {
@@ -732,7 +729,6 @@ pub unsafe extern "C" fn nrdma_node_execute_async(
         // SAFETY: by the contract above.
         let (mut table, spec) = unsafe { read_job(job) }?;
         table.done = done;
-        table.done_user = user;
         let payload = table.payload(node.memory());
         node.execute_async(Box::new(table), spec, count, payload, |id| {
             // SAFETY: by the contract above.

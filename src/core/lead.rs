@@ -123,7 +123,7 @@ impl Lead {
 
     /// The leader shall poll this link from now on.
     pub(crate) fn warm(&self, peer: &Arc<Peer>) {
-        if peer.hot.swap(true, Ordering::AcqRel) {
+        if peer.warmed.swap(true, Ordering::AcqRel) {
             return;
         }
         self.warmed
@@ -241,6 +241,7 @@ impl Leading<'_> {
             let warmed =
                 std::mem::take(&mut *self.lead.warmed.lock().unwrap_or_else(PoisonError::into_inner));
             for peer in warmed {
+                peer.polled.store(true, Ordering::Release);
                 peer.link.attention(Attention::Polled);
                 self.hot.links.push(Warm {
                     peer,
@@ -291,7 +292,8 @@ impl Leading<'_> {
                 waiting |= warm.peer.link.attention(Attention::Leader);
                 return true;
             }
-            warm.peer.hot.store(false, Ordering::Release);
+            warm.peer.polled.store(false, Ordering::Release);
+            warm.peer.warmed.store(false, Ordering::Release);
             waiting |= warm.peer.link.attention(Attention::Progress) && warm.peer.poll(BATCH) > 0;
             false
         });
@@ -301,11 +303,13 @@ impl Leading<'_> {
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
+        // First, so that the progress thread looks itself at what rings from here on. Who takes the lead now
+        // waits for our lock and then polls.
+        self.lead.taken.store(false, Ordering::SeqCst);
         let mut waiting = false;
         for warm in &self.hot.links {
             waiting |= warm.peer.link.attention(Attention::Progress);
         }
-        self.lead.taken.store(false, Ordering::SeqCst);
         let next = self
             .lead
             .followers

@@ -379,7 +379,7 @@ impl Node {
     /// Looks after one link.
     fn look(self: &Arc<Self>, peer: &Arc<Peer>) {
         peer.service();
-        if peer.hot.load(Ordering::Acquire) && self.lead.is_taken() {
+        if peer.polled.load(Ordering::Acquire) && self.lead.is_taken() {
             return;
         }
         loop {

@@ -43,8 +43,10 @@ pub(crate) struct Peer {
     pub(crate) node: Arc<Node>,
     pub(crate) link: Arc<dyn Link>,
     pub(crate) home: Arc<Home>,
-    /// The leader polls the link.
-    pub(crate) hot: AtomicBool,
+    /// The leader was asked to poll the link.
+    pub(crate) warmed: AtomicBool,
+    /// It does.
+    pub(crate) polled: AtomicBool,
     alive: AtomicBool,
     leaving: AtomicBool,
     classes: RwLock<HashSet<Uuid>>,
@@ -81,7 +83,8 @@ impl Peer {
             node: Arc::clone(node),
             link,
             home,
-            hot: AtomicBool::new(false),
+            warmed: AtomicBool::new(false),
+            polled: AtomicBool::new(false),
             alive: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
             classes: RwLock::new(identity.classes.into_iter().collect()),
