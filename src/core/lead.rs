@@ -318,7 +318,9 @@ impl Drop for Leading<'_> {
             .pop();
         if let Some(next) = next {
             next.wake(self.lead.waiter());
-        } else if waiting || self.lead.any_warmed.load(Ordering::Acquire) {
+        }
+        // What waits already rings for nobody, and the follower may have no need to lead.
+        if waiting || self.lead.any_warmed.load(Ordering::Acquire) {
             self.lead.sweeps.fetch_add(1, Ordering::Release);
             self.progress.wake();
         }

@@ -24,7 +24,7 @@ const DECAY: Duration = Duration::from_secs(1);
 impl Direct for Node {
     fn incoming(&self, token: u64, incoming: Incoming<'_>) -> Result<()> {
         let peer = self.read_peers().get(&token).cloned();
-        peer.map_or(Ok(()), |peer| peer.incoming(incoming, true))
+        peer.map_or(Ok(()), |peer| peer.incoming_at_once(incoming))
     }
 }
 
@@ -380,6 +380,9 @@ impl Node {
     fn look(self: &Arc<Self>, peer: &Arc<Peer>) {
         peer.service();
         if peer.polled.load(Ordering::Acquire) && self.lead.is_taken() {
+            // It is the leader's, but we were rung: the two of us crossed. Only the leader knows whether it
+            // sleeps, so it must look and settle anew.
+            self.lead.waiter().wake();
             return;
         }
         loop {

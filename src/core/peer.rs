@@ -192,6 +192,22 @@ impl Peer {
         }
     }
 
+    /// Handles bytes that did not queue up behind the frames sent before them: the frame that opened their job
+    /// is taken first.
+    pub(crate) fn incoming_at_once(self: &Arc<Self>, incoming: Incoming<'_>) -> Result<()> {
+        if let Incoming::Data { place, .. } = &incoming
+            && place.index == Place::PAYLOAD
+        {
+            while self.is_alive() && self.remote(place.job).is_none() {
+                if self.link.poll(1, &mut |incoming| self.incoming(incoming, false))? == 0 {
+                    // Another thread is about to handle it.
+                    std::thread::yield_now();
+                }
+            }
+        }
+        self.incoming(incoming, true)
+    }
+
     /// Handles one thing that arrived. `at_once`: bytes must be copied before this returns.
     pub(crate) fn incoming(self: &Arc<Self>, incoming: Incoming<'_>, at_once: bool) -> Result<()> {
         match incoming {

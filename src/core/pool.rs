@@ -70,7 +70,7 @@ pub(crate) struct Pool<W> {
     start: Start,
     state: Mutex<State<W>>,
     changed: Condvar,
-    queued: AtomicUsize,
+    open: AtomicUsize,
     stopping: AtomicBool,
 }
 
@@ -92,7 +92,7 @@ impl<W> Pool<W> {
                 total: 0,
             }),
             changed: Condvar::new(),
-            queued: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
         }
     }
@@ -115,18 +115,24 @@ impl<W> Pool<W> {
         state.pushed += 1;
         let due = now.saturating_add(i64::from(priority).saturating_mul(step));
         state.queue.push(Queued { due, order, work });
-        self.queued.store(state.queue.len(), Memory::SeqCst);
         self.fill(&mut state);
     }
 
-    /// Whether there is something to run; a hint that costs no lock.
+    /// Whether an idle thread would find something to run; costs no lock.
     pub(crate) fn has_work(&self) -> bool {
-        self.queued.load(Memory::SeqCst) > 0
+        self.open.load(Memory::SeqCst) > 0
+    }
+
+    /// What an idle thread could start now.
+    fn note_open(&self, state: &State<W>) -> usize {
+        let open = state.queue.len().min(self.strength.saturating_sub(state.working));
+        self.open.store(open, Memory::SeqCst);
+        open
     }
 
     /// Makes sure that enough threads look at the queue.
     fn fill(&self, state: &mut State<W>) {
-        let wanted = state.queue.len().min(self.strength.saturating_sub(state.working));
+        let wanted = self.note_open(state);
         while state.looking < wanted {
             if let Some(sleeper) = state.asleep.pop() {
                 sleeper.wake(self.waiter.as_ref());
@@ -158,11 +164,12 @@ impl<W> Pool<W> {
         if state.working < self.strength
             && let Some(queued) = state.queue.pop()
         {
-            self.queued.store(state.queue.len(), Memory::SeqCst);
             state.looking -= 1;
             state.working += 1;
+            self.note_open(&state);
             return Turn::Work(queued.work);
         }
+        self.note_open(&state);
         if self.is_stopping() && state.queue.is_empty() {
             self.leave(&mut state);
             return Turn::Leave;
@@ -231,6 +238,7 @@ impl<W> Pool<W> {
         let mut state = self.lock();
         state.blocked -= 1;
         state.working += 1;
+        self.note_open(&state);
     }
 
     /// Whether more threads exist than the pool's strength.
