@@ -39,12 +39,22 @@ impl Mapping {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address the kernel chooses.
         let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                protection,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
         };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { address: at.addr(), len })
+        Ok(Self {
+            address: at.addr(),
+            len,
+        })
     }
     /// The first byte.
     pub(crate) fn address(&self) -> usize {

@@ -21,6 +21,10 @@ type Ancillary = [u64; 4];
 const HEADER_BYTES: usize = 16;
 const RIGHTS: u64 = (libc::SCM_RIGHTS as u64) << 32 | libc::SOL_SOCKET as u64;
 
+/// `sizeof(struct ucred)`.
+const UCRED_BYTES: libc::socklen_t = 12;
+const _: () = assert!(UCRED_BYTES as usize == size_of::<libc::ucred>());
+
 /// Where a socket listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Name {
@@ -40,7 +44,10 @@ impl Name {
         if name.is_empty() || name.contains(&0) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let mut raw = libc::sockaddr_un { sun_family: FAMILY, sun_path: [0; 108] };
+        let mut raw = libc::sockaddr_un {
+            sun_family: FAMILY,
+            sun_path: [0; 108],
+        };
         if name.len() > MAX_NAME {
             return Err(short);
         }
@@ -52,7 +59,9 @@ impl Name {
         Ok((raw, u32::try_from(len).map_err(|_| short)?))
     }
 }
-const FAMILY: libc::sa_family_t = libc::AF_UNIX as libc::sa_family_t;
+/// `AF_UNIX`; the constant has the wrong type.
+const FAMILY: libc::sa_family_t = 1;
+const _: () = assert!(FAMILY as i32 == libc::AF_UNIX);
 
 /// The process at the other end as it was when it connected or listened.
 #[derive(Debug, Clone, Copy)]
@@ -146,14 +155,27 @@ impl Socket {
     }
 
     pub(crate) fn peer(&self) -> io::Result<Credentials> {
-        let mut got = libc::ucred { pid: 0, uid: 0, gid: 0 };
-        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        let mut got = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let mut len = UCRED_BYTES;
         let to: *mut libc::ucred = &mut got;
         // SAFETY: `to` and `len` are valid for writes, `len` says how much room there is.
         check(unsafe {
-            libc::getsockopt(self.raw(), libc::SOL_SOCKET, libc::SO_PEERCRED, to.cast(), &mut len)
+            libc::getsockopt(
+                self.raw(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                to.cast(),
+                &mut len,
+            )
         })?;
-        Ok(Credentials { uid: got.uid, pid: got.pid })
+        Ok(Credentials {
+            uid: got.uid,
+            pid: got.pid,
+        })
     }
 
     /// Sends one message, whole or not at all. `WouldBlock` when there is no room.
@@ -163,7 +185,10 @@ impl Socket {
         }
         let mut control: Ancillary = [0; 4];
         let used = pack(&mut control, descriptors);
-        let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let mut part = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
         // SAFETY: all zeroes is a valid message header.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = &mut part;
@@ -181,7 +206,10 @@ impl Socket {
     /// buffer or too many descriptors (they are closed).
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut control: Ancillary = [0; 4];
-        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut part = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
         // SAFETY: all zeroes is a valid message header.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = &mut part;
@@ -193,7 +221,10 @@ impl Socket {
         let len = check_size(unsafe { libc::recvmsg(self.raw(), &mut message, flags) })?;
         let descriptors = unpack(&control, message.msg_controllen as usize);
         if message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 {
-            let text = format!("a message of over {} bytes or {MAX_DESCRIPTORS} descriptors", buffer.len());
+            let text = format!(
+                "a message of over {} bytes or {MAX_DESCRIPTORS} descriptors",
+                buffer.len()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         Ok(Received { len, descriptors })
@@ -206,7 +237,11 @@ impl Socket {
             Ready::Write => libc::POLLOUT,
         };
         loop {
-            let mut poll = libc::pollfd { fd: self.raw(), events, revents: 0 };
+            let mut poll = libc::pollfd {
+                fd: self.raw(),
+                events,
+                revents: 0,
+            };
             let left = deadline.saturating_duration_since(Instant::now());
             let ms = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
             // SAFETY: one entry, valid for writes.
@@ -236,7 +271,11 @@ pub(crate) fn own_uid() -> u32 {
 /// An exclusive lock on a directory, by which those who make sockets in it take turns; `WouldBlock` when
 /// another has it.
 pub(crate) fn lock_directory(path: &Path) -> io::Result<OwnedFd> {
-    let path = if path.as_os_str().is_empty() { Path::new(OsStr::new(".")) } else { path };
+    let path = if path.as_os_str().is_empty() {
+        Path::new(OsStr::new("."))
+    } else {
+        path
+    };
     let directory = std::fs::File::open(path)?;
     // SAFETY: the descriptor is ours.
     check(unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) })?;
@@ -252,7 +291,10 @@ fn pack(control: &mut Ancillary, descriptors: &[BorrowedFd<'_>]) -> usize {
     *len = bytes as u64;
     *kind = RIGHTS;
     for (word, two) in rest.iter_mut().zip(descriptors.chunks(2)) {
-        let raw = |n: usize| two.get(n).map_or(0, |fd| u64::from(fd.as_raw_fd().cast_unsigned()));
+        let raw = |n: usize| {
+            two.get(n)
+                .map_or(0, |fd| u64::from(fd.as_raw_fd().cast_unsigned()))
+        };
         *word = raw(0) | raw(1) << 32;
     }
     bytes.next_multiple_of(size_of::<u64>())
@@ -265,13 +307,25 @@ fn unpack(control: &Ancillary, used: usize) -> Vec<OwnedFd> {
         return Vec::new();
     }
     let count = (bytes - HEADER_BYTES) / size_of::<RawFd>();
-    let halves = rest.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]);
+    let halves = rest.iter().flat_map(|word| [low(*word), low(*word >> 32)]);
     // SAFETY: the kernel has just made these descriptors for us; nobody else owns them.
-    halves.take(count).map(|fd| unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) }).collect()
+    halves
+        .take(count)
+        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) })
+        .collect()
+}
+
+fn low(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 fn check_size(result: isize) -> io::Result<usize> {
@@ -279,6 +333,7 @@ fn check_size(result: isize) -> io::Result<usize> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
@@ -297,11 +352,17 @@ mod tests {
             a.send(b"hello", &borrowed).unwrap();
             let mut buffer = [0; 16];
             let got = b.receive(&mut buffer).unwrap();
-            assert_eq!((&buffer[..got.len], got.descriptors.len()), (&b"hello"[..], count));
+            assert_eq!(
+                (&buffer[..got.len], got.descriptors.len()),
+                (&b"hello"[..], count)
+            );
             for (ours, theirs) in sent.iter().zip(&got.descriptors) {
                 let inode = |fd: &OwnedFd| {
                     use std::os::unix::fs::MetadataExt;
-                    std::fs::File::from(fd.try_clone().unwrap()).metadata().unwrap().ino()
+                    std::fs::File::from(fd.try_clone().unwrap())
+                        .metadata()
+                        .unwrap()
+                        .ino()
                 };
                 assert_eq!(inode(ours), inode(theirs));
                 // SAFETY: the descriptor is ours.
@@ -325,7 +386,10 @@ mod tests {
         for (n, two) in fds.chunks(2).enumerate() {
             control[2 + n] = two[0].as_raw_fd() as u64 | (two[1].as_raw_fd() as u64) << 32;
         }
-        let mut part = libc::iovec { iov_base: b"x".as_ptr().cast_mut().cast(), iov_len: 1 };
+        let mut part = libc::iovec {
+            iov_base: b"x".as_ptr().cast_mut().cast(),
+            iov_len: 1,
+        };
         // SAFETY: all zeroes is a valid message header.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = &mut part;
@@ -341,13 +405,22 @@ mod tests {
     #[test]
     fn long_messages_are_refused_and_hang_up_is_seen() {
         let (a, b) = Socket::pair().unwrap();
-        assert_eq!(b.receive(&mut [0; 8]).err().unwrap().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            b.receive(&mut [0; 8]).err().unwrap().kind(),
+            io::ErrorKind::WouldBlock
+        );
         a.send(&[7; 9], &[]).unwrap();
-        assert_eq!(b.receive(&mut [0; 8]).err().unwrap().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(
+            b.receive(&mut [0; 8]).err().unwrap().kind(),
+            io::ErrorKind::InvalidData
+        );
         let soon = Instant::now() + Duration::from_millis(20);
         assert!(!b.wait(Ready::Read, soon).unwrap());
         a.shutdown();
-        assert!(b.wait(Ready::Read, Instant::now() + Duration::from_secs(5)).unwrap());
+        assert!(
+            b.wait(Ready::Read, Instant::now() + Duration::from_secs(5))
+                .unwrap()
+        );
         assert_eq!(b.receive(&mut [0; 8]).unwrap().len, 0);
         assert_eq!(b.send(b"x", &[]).err().unwrap().raw_os_error(), Some(libc::EPIPE));
     }
@@ -364,6 +437,9 @@ mod tests {
     fn credentials_are_ours() {
         let (a, _b) = Socket::pair().unwrap();
         let peer = a.peer().unwrap();
-        assert_eq!((peer.uid, peer.pid.unsigned_abs()), (own_uid(), std::process::id()));
+        assert_eq!(
+            (peer.uid, peer.pid.unsigned_abs()),
+            (own_uid(), std::process::id())
+        );
     }
 }

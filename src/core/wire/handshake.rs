@@ -62,7 +62,10 @@ impl Policy<'_> {
             Policy::SameUser(cookie) => Ok(cookie.as_slice()),
             Policy::Token(token) if token.len() >= MIN_TOKEN => Ok(token),
             Policy::Token(token) => {
-                let text = format!("a token of {} bytes is too short; it needs {MIN_TOKEN}", token.len());
+                let text = format!(
+                    "a token of {} bytes is too short; it needs {MIN_TOKEN}",
+                    token.len()
+                );
                 Err(Error::invalid(text))
             }
             Policy::Insecure => Ok(&[]),
@@ -77,7 +80,9 @@ impl Policy<'_> {
     }
     fn advice(&self) -> &'static str {
         match self {
-            Policy::SameUser(_) => "both nodes must see the same cookie file (same user, same XDG_RUNTIME_DIR)",
+            Policy::SameUser(_) => {
+                "both nodes must see the same cookie file (same user, same XDG_RUNTIME_DIR)"
+            }
             Policy::Token(_) => "both nodes need the same auth_token",
             Policy::Insecure => "the bytes were changed on the way",
         }
@@ -130,8 +135,12 @@ pub(crate) fn accept(control: &mut dyn Control, side: &Side<'_>, deadline: Insta
 /// Random bytes.
 pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Error::new(Kind::NotSupported, format!("the system gave no random bytes: {e}")))?;
+    getrandom::fill(&mut bytes).map_err(|e| {
+        Error::new(
+            Kind::NotSupported,
+            format!("the system gave no random bytes: {e}"),
+        )
+    })?;
     Ok(bytes)
 }
 
@@ -171,11 +180,23 @@ fn connect_with(
     let ours = offers(side.engines, &session, talk.control);
     talk.say(sealed::OFFERS, |to| Offer::encode_all(&ours, to))?;
     let choice = Choice::decode(&talk.hear(sealed::CHOICE)?)?;
-    let both = |offers: &[Offer]| offers.iter().any(|o| o.engine == choice.engine && o.unfit.is_none());
+    let both = |offers: &[Offer]| {
+        offers
+            .iter()
+            .any(|o| o.engine == choice.engine && o.unfit.is_none())
+    };
     let engine = side.engines.iter().position(|e| e.name() == choice.engine);
     match engine.filter(|_| both(&ours) && both(&theirs)) {
-        Some(engine) => Ok(Agreed { peer, session, engine, why_not: choice.why_not }),
-        None => Err(Error::protocol(format!("the listener chose engine {:?}, which was not offered", choice.engine))),
+        Some(engine) => Ok(Agreed {
+            peer,
+            session,
+            engine,
+            why_not: choice.why_not,
+        }),
+        None => Err(Error::protocol(format!(
+            "the listener chose engine {:?}, which was not offered",
+            choice.engine
+        ))),
     }
 }
 
@@ -223,11 +244,19 @@ fn accept_with(
     talk.say(sealed::CHOICE, |to| choice.encode(to))?;
     let engine = side.engines.iter().position(|e| e.name() == choice.engine);
     let engine = engine.ok_or_else(|| Error::protocol("an engine that is not ours was chosen"))?;
-    Ok(Agreed { peer, session, engine, why_not: choice.why_not })
+    Ok(Agreed {
+        peer,
+        session,
+        engine,
+        why_not: choice.why_not,
+    })
 }
 
 fn complete(own: &Hello) -> Result<Hello> {
-    Ok(Hello { process: hello::process_name()?, ..own.clone() })
+    Ok(Hello {
+        process: hello::process_name()?,
+        ..own.clone()
+    })
 }
 
 fn session(keys: &Keys, role: Role, own: &Hello, peer: &Hello) -> Result<Session> {
@@ -263,21 +292,40 @@ fn choose(ours: &[Offer], theirs: &[Offer], own_name: &str, peer_name: &str) -> 
                 let unknown = theirs.iter().take_while(|offer| offer.engine != own.engine);
                 let unknown = unknown.filter(|offer| ours.iter().all(|own| own.engine != offer.engine));
                 why_not.extend(unknown.map(|o| (o.engine.clone(), format!("not offered by {own_name}"))));
-                return Ok(Choice { engine: own.engine.clone(), why_not });
+                return Ok(Choice {
+                    engine: own.engine.clone(),
+                    why_not,
+                });
             }
             (Some(reason), _) => format!("{own_name}: {reason}"),
-            (None, Some(Offer { unfit: Some(reason), .. })) => format!("{peer_name}: {reason}"),
+            (
+                None,
+                Some(Offer {
+                    unfit: Some(reason), ..
+                }),
+            ) => format!("{peer_name}: {reason}"),
             (None, None) => format!("not offered by {peer_name}"),
         };
         why_not.push((own.engine.clone(), reason));
     }
-    let reasons: Vec<_> = why_not.iter().map(|(engine, reason)| format!("{engine} ({reason})")).collect();
-    let text = format!("{own_name} and {peer_name} have no engine in common: {}", reasons.join(", "));
+    let reasons: Vec<_> = why_not
+        .iter()
+        .map(|(engine, reason)| format!("{engine} ({reason})"))
+        .collect();
+    let text = format!(
+        "{own_name} and {peer_name} have no engine in common: {}",
+        reasons.join(", ")
+    );
     Err(Error::new(Kind::Unreachable, text))
 }
 
 fn choose_version(first: &[u8], ours: &RangeInclusive<u16>) -> Result<u16> {
-    let short = || Error::protocol(format!("the first message has {} bytes and is no nrdma greeting", first.len()));
+    let short = || {
+        Error::protocol(format!(
+            "the first message has {} bytes and is no nrdma greeting",
+            first.len()
+        ))
+    };
     let rest = first.strip_prefix(MAGIC.as_slice()).ok_or_else(short)?;
     let (min, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
     let (max, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
@@ -304,7 +352,12 @@ fn version_mismatch(connector: RangeInclusive<u16>, listener: &RangeInclusive<u1
 }
 
 fn check_answer(answer: &[u8], versions: &RangeInclusive<u16>, policy: &Policy<'_>) -> Result<()> {
-    let short = || Error::protocol(format!("the answer has {} bytes and is no nrdma greeting", answer.len()));
+    let short = || {
+        Error::protocol(format!(
+            "the answer has {} bytes and is no nrdma greeting",
+            answer.len()
+        ))
+    };
     let rest = answer.strip_prefix(MAGIC.as_slice()).ok_or_else(short)?;
     let (version, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
     let (mode, rest) = rest.split_first().ok_or_else(short)?;
@@ -336,12 +389,18 @@ struct Talk<'c> {
 impl<'c> Talk<'c> {
     fn new(control: &'c mut dyn Control, deadline: Instant) -> Self {
         let deadline = deadline.min(Instant::now() + TIME_LIMIT);
-        Self { control, deadline, transcript: Transcript::default() }
+        Self {
+            control,
+            deadline,
+            transcript: Transcript::default(),
+        }
     }
 
     fn say(&mut self, message: &[u8]) -> Result<()> {
         self.transcript.add(message);
-        self.control.send(message, &[], self.deadline).map_err(|e| explain(e, self.control))
+        self.control
+            .send(message, &[], self.deadline)
+            .map_err(|e| explain(e, self.control))
     }
 
     fn hear(&mut self) -> Result<Vec<u8>> {
@@ -418,7 +477,9 @@ impl SealedTalk<'_> {
         let mut message = vec![kind];
         body(&mut message);
         let message = self.out.close(message)?;
-        self.control.send(&message, &[], self.deadline).map_err(|e| explain(e, self.control))
+        self.control
+            .send(&message, &[], self.deadline)
+            .map_err(|e| explain(e, self.control))
     }
 
     fn hear(&mut self, expected: u8) -> Result<Vec<u8>> {
@@ -474,11 +535,18 @@ fn located(error: Error, control: &dyn Control) -> Error {
 fn explain(error: Error, control: &dyn Control) -> Error {
     let address = control.address();
     match error.kind {
-        Kind::PeerLost => {
-            Error::new(Kind::Refused, format!("the peer at {address} hung up during the handshake: {}", error.text))
-        }
+        Kind::PeerLost => Error::new(
+            Kind::Refused,
+            format!(
+                "the peer at {address} hung up during the handshake: {}",
+                error.text
+            ),
+        ),
         Kind::TimedOut => {
-            let text = format!("the peer at {address} was silent in the handshake: {}", error.text);
+            let text = format!(
+                "the peer at {address} was silent in the handshake: {}",
+                error.text
+            );
             Error::new(Kind::TimedOut, text)
         }
         _ => error,

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::{Share, Span};
-use crate::core::transport::{
-    Attention, Caps, Chunk, Incoming, Link, MAX_FRAME, Place, RegionKey, Seat,
-};
+use crate::core::transport::{Attention, Caps, Chunk, Incoming, Link, MAX_FRAME, Place, RegionKey, Seat};
 use crate::sys::clock;
 use crate::sys::wait::Bell;
 
@@ -53,7 +51,10 @@ impl End {
     fn new(seat: Seat) -> Result<Self> {
         let bell = || {
             Bell::new().map_err(|e| {
-                Error::new(Kind::OutOfMemory, format!("no eventfd: {e}; raise the limit of open files"))
+                Error::new(
+                    Kind::OutOfMemory,
+                    format!("no eventfd: {e}; raise the limit of open files"),
+                )
             })
         };
         Ok(Self {
@@ -111,7 +112,10 @@ impl End {
 
 impl Pair {
     pub(super) fn new(connector: Seat, listener: Seat) -> Result<Self> {
-        Ok(Self { connector: End::new(connector)?, listener: End::new(listener)? })
+        Ok(Self {
+            connector: End::new(connector)?,
+            listener: End::new(listener)?,
+        })
     }
 }
 
@@ -124,20 +128,36 @@ pub(super) struct InprocLink {
 
 impl InprocLink {
     pub(super) fn start(pair: Arc<Pair>, connector: bool, address: String) -> Result<Arc<Self>> {
-        let link = Arc::new(Self { pair, connector, address });
+        let link = Arc::new(Self {
+            pair,
+            connector,
+            address,
+        });
         // A link that fails here unwatches itself when it is dropped.
         let own = link.own();
-        own.seat.leader.watch(own.leader_bell.raw(), own.seat.token, true)?;
-        own.seat.progress.watch(own.progress_bell.raw(), own.seat.token, true)?;
+        own.seat
+            .leader
+            .watch(own.leader_bell.raw(), own.seat.token, true)?;
+        own.seat
+            .progress
+            .watch(own.progress_bell.raw(), own.seat.token, true)?;
         Ok(link)
     }
 
     fn own(&self) -> &End {
-        if self.connector { &self.pair.connector } else { &self.pair.listener }
+        if self.connector {
+            &self.pair.connector
+        } else {
+            &self.pair.listener
+        }
     }
 
     fn peer(&self) -> &End {
-        if self.connector { &self.pair.listener } else { &self.pair.connector }
+        if self.connector {
+            &self.pair.listener
+        } else {
+            &self.pair.connector
+        }
     }
 
     fn lost(&self, why: &str) -> Error {
@@ -172,7 +192,10 @@ impl Link for InprocLink {
     fn send(&self, frame: &[u8]) -> Result<()> {
         self.check_open()?;
         if frame.len() > MAX_FRAME {
-            return Err(Error::invalid(format!("a frame of {} bytes exceeds {MAX_FRAME}", frame.len())));
+            return Err(Error::invalid(format!(
+                "a frame of {} bytes exceeds {MAX_FRAME}",
+                frame.len()
+            )));
         }
         if !self.peer().push(frame) {
             return Err(self.lost(&format!("the peer left {MAX_QUEUED} bytes of frames unread")));
@@ -227,11 +250,17 @@ impl Link for InprocLink {
     }
 
     fn announce(&self, _key: RegionKey, _capacity: u64, _share: Share) -> Result<()> {
-        Err(Error::new(Kind::NotSupported, "nodes in one process share no regions"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "nodes in one process share no regions",
+        ))
     }
 
     fn forget(&self, _key: RegionKey) -> Result<()> {
-        Err(Error::new(Kind::NotSupported, "nodes in one process share no regions"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "nodes in one process share no regions",
+        ))
     }
 
     /// The receiving node copies in this thread, before this returns.
@@ -239,10 +268,18 @@ impl Link for InprocLink {
         self.check_open()?;
         let len = span.len.checked_sub(skip);
         let len = len.ok_or_else(|| Error::invalid(format!("{skip} bytes skipped of {}", span.len)))?;
-        let rest = Span { block: Arc::clone(&span.block), offset: span.offset + skip, len };
+        let rest = Span {
+            block: Arc::clone(&span.block),
+            offset: span.offset + skip,
+            len,
+        };
         let seat = &self.peer().seat;
-        let chunk = Chunk { span: rest, done: None };
-        seat.direct.incoming(seat.token, Incoming::Data { place, offset, chunk })?;
+        let chunk = Chunk {
+            span: rest,
+            done: None,
+        };
+        seat.direct
+            .incoming(seat.token, Incoming::Data { place, offset, chunk })?;
         Ok(len)
     }
 

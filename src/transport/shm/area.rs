@@ -46,7 +46,10 @@ impl Area {
     /// Makes the memory; the descriptor is for the peer.
     pub(super) fn create() -> Result<(Self, OwnedFd)> {
         let fd = map::create_sealed("nrdma-link", AREA_BYTES).map_err(|e| {
-            Error::new(Kind::OutOfMemory, format!("no shared memory of {AREA_BYTES} bytes for a link: {e}"))
+            Error::new(
+                Kind::OutOfMemory,
+                format!("no shared memory of {AREA_BYTES} bytes for a link: {e}"),
+            )
         })?;
         Ok((Self::map(&fd)?, fd))
     }
@@ -57,12 +60,16 @@ impl Area {
         let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
             let error = io::Error::last_os_error();
-            let text = format!("the peer's link memory is not sealed against shrinking (seals {seals}: {error})");
+            let text =
+                format!("the peer's link memory is not sealed against shrinking (seals {seals}: {error})");
             return Err(Error::protocol(text));
         }
-        let size = size(fd).map_err(|e| Error::protocol(format!("the peer's link memory has no size: {e}")))?;
+        let size =
+            size(fd).map_err(|e| Error::protocol(format!("the peer's link memory has no size: {e}")))?;
         if size < AREA_BYTES as u64 {
-            return Err(Error::protocol(format!("the peer's link memory has {size} bytes instead of {AREA_BYTES}")));
+            return Err(Error::protocol(format!(
+                "the peer's link memory has {size} bytes instead of {AREA_BYTES}"
+            )));
         }
         Self::map(fd)
     }
@@ -106,7 +113,10 @@ impl StagedBlock {
     pub(super) fn all(area: &Arc<Area>, direction: Direction) -> [Arc<dyn Block>; STAGED_SLOTS] {
         std::array::from_fn(|slot| {
             let address = area.staged_at(direction, slot);
-            Arc::new(StagedBlock { _area: Arc::clone(area), address }) as Arc<dyn Block>
+            Arc::new(StagedBlock {
+                _area: Arc::clone(area),
+                address,
+            }) as Arc<dyn Block>
         })
     }
 }
@@ -114,7 +124,9 @@ impl StagedBlock {
 fn check(what: &str, offset: usize, len: usize, capacity: usize) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= capacity => Ok(()),
-        _ => Err(Error::invalid(format!("{what} of {len} bytes at {offset} exceeds {capacity} bytes"))),
+        _ => Err(Error::invalid(format!(
+            "{what} of {len} bytes at {offset} exceeds {capacity} bytes"
+        ))),
     }
 }
 
@@ -128,7 +140,10 @@ impl Block for StagedBlock {
     }
 
     fn detach(&self, _used: usize) -> Result<Option<Arc<dyn Block>>> {
-        Err(Error::new(Kind::NotSupported, "a staged slot is never handed out, so never detached"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "a staged slot is never handed out, so never detached",
+        ))
     }
 
     fn copy_from(&self, offset: usize, from: &dyn Block, from_offset: usize, len: usize) -> Result<()> {
@@ -176,15 +191,24 @@ impl Block for InlineBlock {
     }
 
     fn detach(&self, _used: usize) -> Result<Option<Arc<dyn Block>>> {
-        Err(Error::new(Kind::NotSupported, "received bytes are never handed out, so never detached"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "received bytes are never handed out, so never detached",
+        ))
     }
 
     fn copy_from(&self, _: usize, _: &dyn Block, _: usize, _: usize) -> Result<()> {
-        Err(Error::new(Kind::NotSupported, "received bytes are not written to"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "received bytes are not written to",
+        ))
     }
 
     fn write(&self, _: usize, _: &[u8]) -> Result<()> {
-        Err(Error::new(Kind::NotSupported, "received bytes are not written to"))
+        Err(Error::new(
+            Kind::NotSupported,
+            "received bytes are not written to",
+        ))
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
@@ -208,7 +232,13 @@ mod tests {
         let short = map::create_sealed("nrdma-test", AREA_BYTES - 1).unwrap();
         assert_eq!(Area::adopt(&short).err().unwrap().kind, Kind::ProtocolError);
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert!(Area::adopt(&file.into()).err().unwrap().text.contains("not sealed"));
+        assert!(
+            Area::adopt(&file.into())
+                .err()
+                .unwrap()
+                .text
+                .contains("not sealed")
+        );
         let (_ours, fd) = Area::create().unwrap();
         assert!(Area::adopt(&fd).is_ok());
     }

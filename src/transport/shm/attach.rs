@@ -20,7 +20,10 @@ pub(super) fn attach(
     deadline: Instant,
 ) -> Result<Arc<ShmLink>> {
     let bell = Bell::new().map_err(|e| {
-        Error::new(Kind::OutOfMemory, format!("no eventfd: {e}; raise the limit of open files"))
+        Error::new(
+            Kind::OutOfMemory,
+            format!("no eventfd: {e}; raise the limit of open files"),
+        )
     })?;
     let (area, peer_bell) = if session.connector {
         let (area, memory) = Area::create()?;
@@ -33,14 +36,24 @@ pub(super) fn attach(
         control.send(OPENED, &[bell.descriptor()], deadline)?;
         (area, peer_bell)
     };
-    let peer_bell = Bell::adopt(peer_bell).map_err(|e| Error::protocol(format!("the peer's bell is of no use: {e}")))?;
+    let peer_bell =
+        Bell::adopt(peer_bell).map_err(|e| Error::protocol(format!("the peer's bell is of no use: {e}")))?;
     let (out, into) = match session.connector {
         true => (Direction::FromConnector, Direction::FromListener),
         false => (Direction::FromListener, Direction::FromConnector),
     };
     let address = control.address();
     let socket = Socket::from_descriptor(control.into_share());
-    ShmLink::start(Parts { area, out, into, bell, peer_bell, socket, address, seat: seat.clone() })
+    ShmLink::start(Parts {
+        area,
+        out,
+        into,
+        bell,
+        peer_bell,
+        socket,
+        address,
+        seat: seat.clone(),
+    })
 }
 
 fn receive<const N: usize>(control: &mut dyn Control, what: &[u8], deadline: Instant) -> Result<[Share; N]> {

@@ -15,9 +15,7 @@ use super::record::{MAX_INLINE, TARGET_BYTES, Target, kind};
 use super::ring::{EMPTY_RECORD, Reader, RecordBuffer, Ring, SLOTS, Writer};
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::{Block, Share, Span};
-use crate::core::transport::{
-    Attention, Caps, Chunk, Incoming, Link, MAX_FRAME, Place, RegionKey, Seat,
-};
+use crate::core::transport::{Attention, Caps, Chunk, Incoming, Link, MAX_FRAME, Place, RegionKey, Seat};
 use crate::sys::clock;
 use crate::sys::socket::{Ready, Socket};
 use crate::sys::wait::Bell;
@@ -100,7 +98,10 @@ impl ShmLink {
                 outbox: VecDeque::new(),
                 outbox_bytes: 0,
             }),
-            incoming: Mutex::new(IncomingSide { reader: Reader::starting_at(0), buffer: EMPTY_RECORD }),
+            incoming: Mutex::new(IncomingSide {
+                reader: Reader::starting_at(0),
+                buffer: EMPTY_RECORD,
+            }),
             position: AtomicU32::new(0),
             backlog: AtomicBool::new(false),
             state: AtomicU8::new(OPEN),
@@ -118,7 +119,9 @@ impl ShmLink {
         });
         // A link that fails here unwatches itself when it is dropped.
         link.seat.leader.watch(link.bell.raw(), link.seat.token, true)?;
-        link.seat.progress.watch(link.socket.raw(), link.seat.token, false)?;
+        link.seat
+            .progress
+            .watch(link.socket.raw(), link.seat.token, false)?;
         Ok(link)
     }
 
@@ -150,7 +153,9 @@ impl ShmLink {
     }
 
     fn peer_gone(&self) -> Error {
-        let _ = self.state.compare_exchange(OPEN, PEER_GONE, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .state
+            .compare_exchange(OPEN, PEER_GONE, Ordering::AcqRel, Ordering::Acquire);
         self.lost("the peer hung up")
     }
 
@@ -243,7 +248,10 @@ impl ShmLink {
             }
             kind::RELEASE => self.take_back(record),
             kind::NUDGE => self.drain(),
-            other => Err(Error::protocol(format!("{}: a ring record of kind {other}", self.address))),
+            other => Err(Error::protocol(format!(
+                "{}: a ring record of kind {other}",
+                self.address
+            ))),
         }
     }
 
@@ -255,16 +263,30 @@ impl ShmLink {
     ) -> Result<()> {
         let len = bytes.len();
         if len > MAX_INLINE || target.offset.checked_add(len as u64).is_none() {
-            return Err(Error::protocol(format!("inline data of {len} bytes for offset {}", target.offset)));
+            return Err(Error::protocol(format!(
+                "inline data of {len} bytes for offset {}",
+                target.offset
+            )));
         }
-        let span = Span { block: Arc::new(InlineBlock(bytes.into())), offset: 0, len };
+        let span = Span {
+            block: Arc::new(InlineBlock(bytes.into())),
+            offset: 0,
+            len,
+        };
         let chunk = Chunk { span, done: None };
-        sink(Incoming::Data { place: target.place, offset: target.offset, chunk })
+        sink(Incoming::Data {
+            place: target.place,
+            offset: target.offset,
+            chunk,
+        })
     }
 
     fn hand_staged(&self, target: &Target, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()> {
         let (slot, len) = target.staged()?;
-        let block = self.staged_in.get(slot).ok_or_else(|| Error::protocol("no such staged slot"))?;
+        let block = self
+            .staged_in
+            .get(slot)
+            .ok_or_else(|| Error::protocol("no such staged slot"))?;
         let link = self.me.clone();
         let slot = target.slot;
         let done = Box::new(move || {
@@ -273,34 +295,60 @@ impl ShmLink {
                 let _ = link.record(kind::RELEASE, &slot.to_le_bytes(), &[]);
             }
         });
-        let chunk = Chunk { span: Span { block: Arc::clone(block), offset: 0, len }, done: Some(done) };
-        sink(Incoming::Data { place: target.place, offset: target.offset, chunk })
+        let chunk = Chunk {
+            span: Span {
+                block: Arc::clone(block),
+                offset: 0,
+                len,
+            },
+            done: Some(done),
+        };
+        sink(Incoming::Data {
+            place: target.place,
+            offset: target.offset,
+            chunk,
+        })
     }
 
     fn take_back(&self, record: &[u8]) -> Result<()> {
         let slot = record.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
-        let bit = if (slot as usize) < STAGED_SLOTS { 1 << slot } else { 0 };
+        let bit = if (slot as usize) < STAGED_SLOTS {
+            1 << slot
+        } else {
+            0
+        };
         if bit == 0 || self.free.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
-            return Err(Error::protocol(format!("{}: staged slot {slot} was not in use", self.address)));
+            return Err(Error::protocol(format!(
+                "{}: staged slot {slot} was not in use",
+                self.address
+            )));
         }
         Ok(())
     }
 
     fn reserve(&self) -> Option<u32> {
         let take = |free: u32| (free != 0).then(|| free & (free - 1));
-        let before = self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok()?;
+        let before = self
+            .free
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+            .ok()?;
         Some(before.trailing_zeros())
     }
 
     fn put_inline(&self, target: &Target, span: &Span, from: usize) -> Result<()> {
         let mut bytes = [0; MAX_INLINE];
-        let room = bytes.get_mut(..target.len as usize).ok_or_else(|| Error::invalid("too long for a record"))?;
+        let room = bytes
+            .get_mut(..target.len as usize)
+            .ok_or_else(|| Error::invalid("too long for a record"))?;
         span.block.read(from, room)?;
         self.record(kind::INLINE, &target.encode(), room)
     }
 
     fn put_staged(&self, target: &Target, span: &Span, from: usize) -> Result<()> {
-        let slot = self.staged_out.get(target.slot as usize).ok_or_else(|| Error::invalid("no such slot"))?;
+        let slot = self
+            .staged_out
+            .get(target.slot as usize)
+            .ok_or_else(|| Error::invalid("no such slot"))?;
         // Without a lock: frames go on while 256 KiB are copied.
         let copied = slot.copy_from(0, span.block.as_ref(), from, target.len as usize);
         let sent = copied.and_then(|()| self.record(kind::STAGED, &target.encode(), &[]));
@@ -333,7 +381,10 @@ impl ShmLink {
         match self.socket.wait(Ready::Write, deadline) {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let text = format!("{}: the peer read no message for {SOCKET_PATIENCE:?}", self.address);
+                let text = format!(
+                    "{}: the peer read no message for {SOCKET_PATIENCE:?}",
+                    self.address
+                );
                 Err(Error::new(Kind::TimedOut, text))
             }
             Err(e) => Err(self.socket_failed(&e)),
@@ -363,10 +414,14 @@ impl ShmLink {
         let message = Message::decode(bytes)?;
         let share = shares.pop();
         match (message, share, shares.is_empty()) {
-            (Message::Region { key, capacity }, Some(share), true) => sink(Incoming::Region { key, capacity, share }),
+            (Message::Region { key, capacity }, Some(share), true) => {
+                sink(Incoming::Region { key, capacity, share })
+            }
             (Message::Forget(key), None, _) => sink(Incoming::Forget(key)),
             (Message::Bell | Message::Heartbeat, None, _) => Ok(()),
-            (message, ..) => Err(Error::protocol(format!("{message:?} with the wrong number of descriptors"))),
+            (message, ..) => Err(Error::protocol(format!(
+                "{message:?} with the wrong number of descriptors"
+            ))),
         }
     }
 }
@@ -383,7 +438,10 @@ impl Link for ShmLink {
     fn send(&self, frame: &[u8]) -> Result<()> {
         self.check_open()?;
         if frame.len() > MAX_FRAME {
-            return Err(Error::invalid(format!("a frame of {} bytes exceeds {MAX_FRAME}", frame.len())));
+            return Err(Error::invalid(format!(
+                "a frame of {} bytes exceeds {MAX_FRAME}",
+                frame.len()
+            )));
         }
         self.record(kind::FRAME, frame, &[])
     }
@@ -403,7 +461,10 @@ impl Link for ShmLink {
         let mut count = 0;
         let mut starved = false;
         while count < limit {
-            let Some(head) = incoming.reader.pop(self.in_ring(), &mut incoming.buffer, &mut starved)? else {
+            let Some(head) = incoming
+                .reader
+                .pop(self.in_ring(), &mut incoming.buffer, &mut starved)?
+            else {
                 break;
             };
             self.position.store(incoming.reader.position(), Ordering::Release);
@@ -420,7 +481,8 @@ impl Link for ShmLink {
     }
 
     fn attention(&self, who: Attention) -> bool {
-        self.in_ring().set_attention(who, self.position.load(Ordering::Acquire))
+        self.in_ring()
+            .set_attention(who, self.position.load(Ordering::Acquire))
     }
 
     /// The sink runs under the link's own lock, so that regions and forgets stay in order: it must not wait for
@@ -488,7 +550,12 @@ impl Link for ShmLink {
             // At most STAGED_BYTES.
             let wire_len = u32::try_from(len).unwrap_or(0);
             let from = span.offset + skip + done;
-            let target = Target { place, offset: at, slot: 0, len: wire_len };
+            let target = Target {
+                place,
+                offset: at,
+                slot: 0,
+                len: wire_len,
+            };
             if len <= MAX_INLINE {
                 self.put_inline(&target, span, from)?;
             } else {

@@ -11,7 +11,10 @@ pub(super) enum Message {
     /// Look at the ring.
     Bell,
     /// With the descriptor of the memory.
-    Region { key: RegionKey, capacity: u64 },
+    Region {
+        key: RegionKey,
+        capacity: u64,
+    },
     Forget(RegionKey),
     /// We live.
     Heartbeat,
@@ -58,10 +61,16 @@ impl Message {
         }
         let (id, rest) = rest.split_first_chunk()?;
         let (generation, rest) = rest.split_first_chunk()?;
-        let key = RegionKey { id: u64::from_le_bytes(*id), generation: u32::from_le_bytes(*generation) };
+        let key = RegionKey {
+            id: u64::from_le_bytes(*id),
+            generation: u32::from_le_bytes(*generation),
+        };
         match (*kind, rest) {
             (FORGET, []) => Some(Message::Forget(key)),
-            (REGION, rest) => Some(Message::Region { key, capacity: u64::from_le_bytes(rest.try_into().ok()?) }),
+            (REGION, rest) => Some(Message::Region {
+                key,
+                capacity: u64::from_le_bytes(rest.try_into().ok()?),
+            }),
             _ => None,
         }
     }
@@ -79,7 +88,10 @@ mod tests {
             Message::Bell,
             Message::Heartbeat,
             Message::Forget(key),
-            Message::Region { key, capacity: 1 << 40 },
+            Message::Region {
+                key,
+                capacity: 1 << 40,
+            },
         ];
         for message in all {
             let mut bytes = message.encode();

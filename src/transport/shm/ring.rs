@@ -66,7 +66,12 @@ impl<const N: usize> Ring<N> {
             words: std::array::from_fn(|_| AtomicU64::new(0)),
         };
         let line = || Line(AtomicU32::new(0));
-        Self { attention: line(), credit: line(), starved: line(), slots: std::array::from_fn(|_| slot()) }
+        Self {
+            attention: line(),
+            credit: line(),
+            starved: line(),
+            slots: std::array::from_fn(|_| slot()),
+        }
     }
 
     fn slot(&self, position: u32) -> Option<&Slot> {
@@ -74,7 +79,8 @@ impl<const N: usize> Ring<N> {
     }
 
     fn is_published(&self, position: u32) -> bool {
-        self.slot(position).is_some_and(|s| s.sequence.load(Ordering::Acquire) == position.wrapping_add(1))
+        self.slot(position)
+            .is_some_and(|s| s.sequence.load(Ordering::Acquire) == position.wrapping_add(1))
     }
 
     /// The reader says who will look; true when the record at `position` is there already.
@@ -113,7 +119,10 @@ fn slots_for(len: usize) -> u32 {
 
 impl<const N: usize> Writer<N> {
     pub(super) const fn starting_at(position: u32) -> Self {
-        Self { next: position, credit: position }
+        Self {
+            next: position,
+            credit: position,
+        }
     }
 
     /// Publishes a record made of two parts. False: no room now, and the reader will tell when there is
@@ -121,7 +130,9 @@ impl<const N: usize> Writer<N> {
     pub(super) fn push(&mut self, ring: &Ring<N>, kind: u8, first: &[u8], second: &[u8]) -> Result<bool> {
         let len = first.len() + second.len();
         if len > MAX_RECORD {
-            return Err(Error::invalid(format!("a frame of {len} bytes exceeds {MAX_RECORD}")));
+            return Err(Error::invalid(format!(
+                "a frame of {len} bytes exceeds {MAX_RECORD}"
+            )));
         }
         let count = slots_for(len);
         if !self.has_room(ring, count)? {
@@ -134,7 +145,10 @@ impl<const N: usize> Writer<N> {
         }
         if let Some(slot) = ring.slot(self.next) {
             // `len` fits 16 bits.
-            slot.head.store(u32::from(kind) << 24 | u32::try_from(len).unwrap_or(0), Ordering::Relaxed);
+            slot.head.store(
+                u32::from(kind) << 24 | u32::try_from(len).unwrap_or(0),
+                Ordering::Relaxed,
+            );
             slot.sequence.store(self.next.wrapping_add(1), Ordering::Release);
         }
         self.next = self.next.wrapping_add(count);
@@ -227,6 +241,10 @@ impl<const N: usize> Reader<N> {
         self.next
     }
 
+    fn quarter(position: u32) -> usize {
+        position as usize / (N / 4).max(1)
+    }
+
     /// Copies the next record out, frees its slots. `starved` is set when the writer has waited for room and
     /// must be told that there is some now. Err: the record is impossible.
     pub(super) fn pop(
@@ -238,16 +256,22 @@ impl<const N: usize> Reader<N> {
         if !ring.is_published(self.next) {
             return Ok(None);
         }
-        let Some(first) = ring.slot(self.next) else { return Ok(None) };
+        let Some(first) = ring.slot(self.next) else {
+            return Ok(None);
+        };
         let head = first.head.load(Ordering::Relaxed);
         let [kind, _, _, _] = head.to_be_bytes();
         let len = (head & 0xff_ffff) as usize;
         if len > MAX_RECORD {
-            return Err(Error::protocol(format!("a ring record of {len} bytes exceeds {MAX_RECORD}")));
+            return Err(Error::protocol(format!(
+                "a ring record of {len} bytes exceeds {MAX_RECORD}"
+            )));
         }
         let count = slots_for(len);
         if count as usize > N {
-            return Err(Error::protocol(format!("a ring record of {len} bytes in {N} slots")));
+            return Err(Error::protocol(format!(
+                "a ring record of {len} bytes in {N} slots"
+            )));
         }
         let mut position = self.next;
         for part in to.chunks_exact_mut(SLOT_PAYLOAD).take(count as usize) {
@@ -262,10 +286,10 @@ impl<const N: usize> Reader<N> {
         ring.credit.0.store(self.next, Ordering::Release);
         // A writer that starves has filled the ring, so the reader passes a quarter at least once after it
         // said so: looking there saves a fence per record.
-        let quarter = (N as u32 / 4).max(1);
-        if before / quarter != self.next / quarter {
+        if Self::quarter(before) != Self::quarter(self.next) {
             fence(Ordering::SeqCst);
-            *starved |= ring.starved.0.load(Ordering::Relaxed) != 0 && ring.starved.0.swap(0, Ordering::AcqRel) != 0;
+            *starved |=
+                ring.starved.0.load(Ordering::Relaxed) != 0 && ring.starved.0.swap(0, Ordering::AcqRel) != 0;
         }
         Ok(Some(Head { kind, len }))
     }

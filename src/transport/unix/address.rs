@@ -20,7 +20,9 @@ impl Address {
         if text == SCHEME {
             let random = u64::from_le_bytes(random::bytes()?);
             let path = runtime_dir::runtime_dir()?.join(format!("node-{random:016x}"));
-            return Ok(Self { name: Name::Path(path) });
+            return Ok(Self {
+                name: Name::Path(path),
+            });
         }
         Self::to_connect(text)
     }
@@ -36,7 +38,9 @@ impl Address {
             return Err(Error::invalid(text));
         }
         if len > MAX_NAME {
-            let text = format!("{text:?}: a socket's name has at most {MAX_NAME} bytes, not {len}; use a shorter one");
+            let text = format!(
+                "{text:?}: a socket's name has at most {MAX_NAME} bytes, not {len}; use a shorter one"
+            );
             return Err(Error::invalid(text));
         }
         Ok(Self { name })

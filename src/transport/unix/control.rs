@@ -18,9 +18,16 @@ pub(super) struct Channel {
 impl Channel {
     pub(super) fn new(socket: Socket, address: String) -> Result<Self> {
         let peer = socket.peer().map_err(|e| {
-            Error::new(Kind::AuthFailed, format!("{address}: the kernel does not tell whose the peer is: {e}"))
+            Error::new(
+                Kind::AuthFailed,
+                format!("{address}: the kernel does not tell whose the peer is: {e}"),
+            )
         })?;
-        Ok(Self { socket, peer_uid: peer.uid, address })
+        Ok(Self {
+            socket,
+            peer_uid: peer.uid,
+            address,
+        })
     }
 
     fn wait(&self, what: Ready, deadline: Instant) -> Result<()> {
@@ -53,7 +60,9 @@ impl Control for Channel {
     fn send(&mut self, bytes: &[u8], shares: &[&Share], deadline: Instant) -> Result<()> {
         if bytes.is_empty() || bytes.len() > MAX_MESSAGE || shares.len() > MAX_DESCRIPTORS {
             let (len, count) = (bytes.len(), shares.len());
-            return Err(Error::invalid(format!("a message of {len} bytes and {count} descriptors cannot be sent")));
+            return Err(Error::invalid(format!(
+                "a message of {len} bytes and {count} descriptors cannot be sent"
+            )));
         }
         let descriptors: Vec<_> = shares.iter().map(|share| share.as_fd()).collect();
         loop {

@@ -38,7 +38,11 @@ impl Listening {
         match &name {
             Name::Abstract(_) => {
                 let socket = bind(&address)?;
-                Ok(Self { socket, address, file: None })
+                Ok(Self {
+                    socket,
+                    address,
+                    file: None,
+                })
             }
             Name::Path(path) => Self::at_path(address, path),
         }
@@ -53,7 +57,11 @@ impl Listening {
         }
         let socket = bind(&address)?;
         let file = SocketFile::find(path).map_err(|e| failed(&address, &e))?;
-        Ok(Self { socket, address, file: Some(file) })
+        Ok(Self {
+            socket,
+            address,
+            file: Some(file),
+        })
     }
 }
 
@@ -85,7 +93,11 @@ impl SocketFile {
             // A umask that takes even our own permissions away.
             fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         }
-        Ok(Self { path: path.to_owned(), identity: (found.dev(), found.ino()), pid: std::process::id() })
+        Ok(Self {
+            path: path.to_owned(),
+            identity: (found.dev(), found.ino()),
+            pid: std::process::id(),
+        })
     }
 }
 
@@ -143,9 +155,10 @@ fn is_left_behind(path: &Path) -> bool {
 
 fn failed(address: &Address, e: &io::Error) -> Error {
     let (kind, advice) = match e.raw_os_error() {
-        Some(libc::EADDRINUSE) => {
-            (Kind::AddressInUse, "another process listens there, or the file is no socket of ours; use another name")
-        }
+        Some(libc::EADDRINUSE) => (
+            Kind::AddressInUse,
+            "another process listens there, or the file is no socket of ours; use another name",
+        ),
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
             (Kind::Refused, "choose a directory that this user may write to")
         }
