@@ -340,7 +340,7 @@ mod tests {
     use std::time::Duration;
 
     fn memfd() -> OwnedFd {
-        crate::sys::map::create_sealed("nrdma-test", 4096).unwrap()
+        crate::sys::map::create_sealed(c"nrdma-test", 4096).unwrap()
     }
 
     #[test]

@@ -1,2 +1,54 @@
-//! The tool.
-fn main() {}
+//! The tool: shows what the library does, from the outside.
+mod args;
+mod canvas;
+mod crew;
+mod demo;
+mod node;
+mod painting;
+mod progress;
+mod render;
+mod scene;
+mod summary;
+mod sys;
+mod table;
+mod worker;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    match args::parse(std::env::args_os().skip(1)) {
+        Ok(args::Command::Help) => print(args::HELP),
+        Ok(args::Command::Version) => print(&format!("nrdma {}\n", node::version())),
+        Ok(args::Command::Demo(options)) => match demo::run(&options) {
+            Ok(outcome) if outcome.complete => print(&outcome.text),
+            Ok(outcome) => {
+                print(&outcome.text);
+                ExitCode::from(FAILED)
+            }
+            Err(why) => fail(&why, FAILED),
+        },
+        Ok(args::Command::Worker(options)) => match worker::run(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => fail(&format!("{}: {why}", options.name), FAILED),
+        },
+        Err(why) => fail(&why.to_string(), USAGE),
+    }
+}
+
+/// Prints; a reader that went away (`nrdma --help | head -1`) is no failure.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&error.to_string(), FAILED),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn fail(why: &str, code: u8) -> ExitCode {
+    // There is nobody left to tell when stderr is gone.
+    let _ = writeln!(io::stderr(), "nrdma: {why}");
+    ExitCode::from(code)
+}

@@ -4,8 +4,10 @@ mod area;
 mod attach;
 mod link;
 mod message;
+mod outbox;
 mod record;
 mod ring;
+mod staged;
 mod sync;
 
 use std::sync::Arc;

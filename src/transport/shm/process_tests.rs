@@ -195,7 +195,7 @@ fn ask(node: &Arc<Node>, link: &dyn Link, value: u8) -> Vec<u8> {
 fn regions_are_announced_mapped_and_forgotten() {
     let (_child, node, link) = start("serve", 0);
     assert!(link.caps().maps);
-    let fd = map::create_sealed("nrdma-test", REGION).unwrap();
+    let fd = map::create_sealed(c"nrdma-test", REGION).unwrap();
     let mapping = map::Mapping::shared(&fd, REGION).unwrap();
     let first = || {
         // SAFETY: inside the mapping.
@@ -220,7 +220,7 @@ fn a_region_and_a_frame_arrive_together_a_thousand_times() {
     let (_child, node, link) = start("serve", 0);
     for n in 0..1000_u64 {
         let key = RegionKey { id: n, generation: 1 };
-        link.announce(key, 4096, map::create_sealed("nrdma-test", 4096).unwrap())
+        link.announce(key, 4096, map::create_sealed(c"nrdma-test", 4096).unwrap())
             .unwrap();
         assert_eq!(ask(&node, link.as_ref(), 1)[1], 1);
         link.forget(key).unwrap();

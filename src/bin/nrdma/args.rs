@@ -1,0 +1,227 @@
+//! The command line.
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use lexopt::prelude::*;
+
+use crate::render::Size;
+use crate::scene::Scene;
+
+pub(crate) const HELP: &str = "\
+nrdma: RDMA buffers and fragmented jobs
+
+Usage: nrdma demo [OPTIONS]    renders a picture in fragments on several processes
+       nrdma --help | --version
+
+Options of demo:
+  --hosts N        worker processes to start, 0 to 64 [3]; 0 renders in this process alone
+  --size WxH       picture's size in pixels [1280x720]
+  --out FILE       where the PNG goes [frame.png]
+  --tile N         edge of a tile in pixels, 8 to 1024 [128]; below 128 a result is smaller than 64 KiB and
+                   shares its pages with others, so that it is copied into place
+  --transport T    only these engines, a comma list of inproc, shm; best first [all]
+  --kill-one       kills one worker (SIGKILL) when half of the picture is there
+  --no-verify      does not compare the picture with one rendered here
+
+Exit code: 0 the picture is complete and right, 1 it is not or something failed, 2 the command line is wrong.
+NRDMA_LOG=error|warn|info|debug|trace shows the library's log on stderr.
+";
+
+const MAX_HOSTS: u32 = 64;
+const MAX_EDGE: u32 = 16_384;
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Help,
+    Version,
+    Demo(Demo),
+    /// Started by `demo`; not for people.
+    Worker(Worker),
+}
+
+/// `nrdma demo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Demo {
+    pub(crate) hosts: u32,
+    pub(crate) scene: Scene,
+    pub(crate) out: PathBuf,
+    pub(crate) transports: Option<String>,
+    pub(crate) kill_one: bool,
+    pub(crate) verify: bool,
+}
+
+impl Default for Demo {
+    fn default() -> Self {
+        Self {
+            hosts: 3,
+            scene: Scene {
+                size: Size {
+                    width: 1280,
+                    height: 720,
+                },
+                edge: 128,
+            },
+            out: PathBuf::from("frame.png"),
+            transports: None,
+            kill_one: false,
+            verify: true,
+        }
+    }
+}
+
+/// `nrdma worker ADDRESS`: runs fragments for the node at the address until its standard input ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Worker {
+    pub(crate) address: String,
+    pub(crate) name: String,
+    pub(crate) threads: u32,
+    pub(crate) transports: Option<String>,
+}
+
+/// Reads a command line, without the program's name.
+pub(crate) fn parse<I>(arguments: I) -> Result<Command, lexopt::Error>
+where
+    I: IntoIterator,
+    I::Item: Into<OsString>,
+{
+    let mut parser = lexopt::Parser::from_args(arguments);
+    match parser.next()? {
+        None | Some(Short('h') | Long("help")) => Ok(Command::Help),
+        Some(Short('V') | Long("version")) => Ok(Command::Version),
+        Some(Value(name)) if name == "demo" => demo(&mut parser),
+        Some(Value(name)) if name == "worker" => worker(&mut parser),
+        Some(Value(name)) => Err(format!("there is no command {name:?}; see nrdma --help").into()),
+        Some(other) => Err(other.unexpected()),
+    }
+}
+
+fn demo(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
+    let mut demo = Demo::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => return Ok(Command::Help),
+            Long("hosts") => demo.hosts = between("--hosts", parser.value()?.parse()?, 0, MAX_HOSTS)?,
+            Long("size") => demo.scene.size = parser.value()?.parse_with(size)?,
+            Long("tile") => demo.scene.edge = between("--tile", parser.value()?.parse()?, 8, 1024)?,
+            Long("out") => demo.out = parser.value()?.into(),
+            Long("transport") => demo.transports = Some(parser.value()?.string()?),
+            Long("kill-one") => demo.kill_one = true,
+            Long("no-verify") => demo.verify = false,
+            other => return Err(other.unexpected()),
+        }
+    }
+    if demo.kill_one && demo.hosts == 0 {
+        return Err("--kill-one needs a worker: use --hosts 1 or more".into());
+    }
+    Ok(Command::Demo(demo))
+}
+
+fn worker(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
+    let mut worker = Worker::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("name") => worker.name = parser.value()?.string()?,
+            Long("threads") => worker.threads = parser.value()?.parse()?,
+            Long("transport") => worker.transports = Some(parser.value()?.string()?),
+            Value(address) if worker.address.is_empty() => worker.address = address.string()?,
+            other => return Err(other.unexpected()),
+        }
+    }
+    if worker.address.is_empty() {
+        return Err("worker: the address is missing".into());
+    }
+    Ok(Command::Worker(worker))
+}
+
+fn between(option: &str, value: u32, least: u32, most: u32) -> Result<u32, lexopt::Error> {
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("{option} takes {least} to {most}, not {value}").into())
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let edges = text
+        .split_once(['x', 'X'])
+        .map(|(width, height)| (width.parse(), height.parse()));
+    let Some((Ok(width), Ok(height))) = edges else {
+        return Err("a size is two numbers with an x between them, as in 1280x720".to_owned());
+    };
+    let fits = |edge| (1..=MAX_EDGE).contains(&edge);
+    if !fits(width) || !fits(height) {
+        return Err(format!("each edge is 1 to {MAX_EDGE} pixels"));
+    }
+    Ok(Size { width, height })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Result<Command, String> {
+        parse(text.split_whitespace()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults() {
+        assert_eq!(line("demo"), Ok(Command::Demo(Demo::default())));
+        assert_eq!(line(""), Ok(Command::Help));
+        assert_eq!(line("--version"), Ok(Command::Version));
+        assert_eq!(line("demo --help"), Ok(Command::Help));
+    }
+
+    #[test]
+    fn every_option() {
+        let given = line(
+            "demo --hosts 5 --size 640x360 --out a.png --tile 64 --transport shm --kill-one --no-verify",
+        );
+        let expected = Demo {
+            hosts: 5,
+            scene: Scene {
+                size: Size {
+                    width: 640,
+                    height: 360,
+                },
+                edge: 64,
+            },
+            out: "a.png".into(),
+            transports: Some("shm".to_owned()),
+            kill_one: true,
+            verify: false,
+        };
+        assert_eq!(given, Ok(Command::Demo(expected)));
+    }
+
+    #[test]
+    fn refusals_name_what_is_wrong() {
+        for (given, word) in [
+            ("demo --frobnicate", "--frobnicate"),
+            ("demo extra", "extra"),
+            ("paint", "paint"),
+            ("demo --hosts 65", "0 to 64"),
+            ("demo --hosts -1", "-1"),
+            ("demo --tile 7", "8 to 1024"),
+            ("demo --size 12", "1280x720"),
+            ("demo --size 0x7", "1 to 16384"),
+            ("demo --size 1x99999999999", "1280x720"),
+            ("demo --hosts 0 --kill-one", "--kill-one"),
+            ("worker", "address"),
+        ] {
+            let text = line(given).unwrap_err();
+            assert!(text.contains(word), "{given}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_worker_takes_its_address() {
+        let given = line("worker unix:/tmp/a --name w --threads 2 --transport shm");
+        let expected = Worker {
+            address: "unix:/tmp/a".to_owned(),
+            name: "w".to_owned(),
+            threads: 2,
+            transports: Some("shm".to_owned()),
+        };
+        assert_eq!(given, Ok(Command::Worker(expected)));
+    }
+}

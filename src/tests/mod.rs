@@ -1,0 +1,4 @@
+//! Tests of the rings together.
+mod cache;
+mod fake;
+mod interface;
