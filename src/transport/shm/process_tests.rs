@@ -20,20 +20,24 @@ impl Drop for Killed {
     }
 }
 
-fn start(task: &str, result: usize) -> (Killed, Arc<Node>, Arc<dyn Link>) {
-    let listener = Unix.listen("unix:").unwrap();
-    let child = Command::new(std::env::current_exe().unwrap())
+fn command(task: &str, address: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args([
             "--exact",
             "--nocapture",
             "transport::conformance::processes::child",
         ])
-        .env(ADDRESS, listener.bound())
+        .env(ADDRESS, address)
         .env(TASK, task)
         .stdout(Stdio::null())
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdin(Stdio::piped());
+    command
+}
+
+fn start(task: &str, result: usize) -> (Killed, Arc<Node>, Arc<dyn Link>) {
+    let listener = Unix.listen("unix:").unwrap();
+    let child = command(task, &listener.bound()).spawn().unwrap();
     let child = Killed(child);
     let deadline = soon();
     let mut control = loop {
@@ -77,6 +81,9 @@ fn child() {
     let (Ok(address), Ok(task)) = (std::env::var(ADDRESS), std::env::var(TASK)) else {
         return;
     };
+    if task == "cycles" {
+        return cycles();
+    }
     // An orphan must not stay.
     thread::spawn(|| {
         let _ = std::io::stdin().lock().read_until(0, &mut Vec::new());
@@ -107,6 +114,46 @@ fn child() {
         "put" => put(&node, link.as_ref()),
         other => panic!("{other}"),
     }
+}
+
+/// Alone in its process, so that descriptors and mappings can be counted.
+fn cycles() {
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
+    let mut before = None;
+    for round in 0..100 {
+        on_each(|engine| {
+            let ((a, at_a), (b, at_b)) = connect(engine, 5000);
+            let span = Span {
+                block: Plain::of(pattern(5000)),
+                offset: 0,
+                len: 5000,
+            };
+            at_a.send(b"x").unwrap();
+            assert_eq!(at_a.put(PLACE, 0, &span, 0).unwrap(), 5000);
+            b.poll_until(at_b.as_ref(), |b| b.data() == 5000);
+            a.poll(at_a.as_ref()).unwrap();
+            at_a.close();
+        });
+        if round == 20 {
+            before = Some((count("fd"), count("map_files"), count("task")));
+        }
+    }
+    assert_eq!(before.unwrap(), (count("fd"), count("map_files"), count("task")));
+}
+
+#[test]
+fn a_hundred_links_leave_nothing_behind() {
+    let child = command("cycles", "none").spawn().unwrap();
+    let mut child = Killed(child);
+    let deadline = Instant::now() + LONG;
+    let status = loop {
+        if let Some(status) = child.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status.success());
 }
 
 /// Answers every frame with what it knows of regions, until the peer hangs up.
@@ -322,6 +369,7 @@ fn measure_send_and_poll() {
             engine.name(),
             best.as_nanos() / 100_000
         );
+        measure_put(&engine);
         let idle = Instant::now();
         for _ in 0..100_000 {
             at_b.poll(64, &mut |_| Ok(())).unwrap();
@@ -332,4 +380,50 @@ fn measure_send_and_poll() {
             idle.elapsed().as_nanos() / 100_000
         );
     }
+}
+
+fn measure_put(engine: &Arc<dyn Engine>) {
+    const SIZE: usize = 64 << 20;
+    let ((a, at_a), (b, at_b)) = connect(engine, SIZE);
+    let source = pattern(SIZE);
+    let mut target = vec![0_u8; SIZE];
+    let mut copying = Duration::MAX;
+    for _ in 0..5 {
+        let start = Instant::now();
+        target.copy_from_slice(std::hint::black_box(&source));
+        std::hint::black_box(&mut target);
+        copying = copying.min(start.elapsed());
+    }
+    let span = Span {
+        block: Plain::of(source),
+        offset: 0,
+        len: SIZE,
+    };
+    let mut best = Duration::MAX;
+    for round in 1..=5 {
+        let start = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while b.data() < round * SIZE {
+                    if b.poll(at_b.as_ref()).unwrap() == 0 && engine.name() == "shm" {
+                        b.sleep(at_b.as_ref(), Attention::Leader);
+                    }
+                }
+            });
+            let mut sent = 0;
+            while sent < SIZE {
+                sent += at_a.put(PLACE, sent as u64, &span, sent).unwrap();
+                if a.poll(at_a.as_ref()).unwrap() == 0 && sent < SIZE && !at_a.room() {
+                    a.sleep(at_a.as_ref(), Attention::Leader);
+                }
+            }
+        });
+        best = best.min(start.elapsed());
+    }
+    let ratio = best.as_secs_f64() / copying.as_secs_f64();
+    eprintln!(
+        "{}: put of 64 MiB {ratio:.2} of memcpy, {} ns",
+        engine.name(),
+        best.as_nanos()
+    );
 }
