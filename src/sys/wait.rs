@@ -9,7 +9,7 @@ use crate::core::transport::Waiter;
 /// The token of an [`Epoll`]'s own eventfd.
 const WAKE: u64 = u64::MAX;
 /// Descriptors reported by one system call.
-const BATCH: usize = 64;
+const BATCH: i32 = 64;
 
 /// An eventfd that is never read: watched edge-triggered, each ring wakes once.
 pub(crate) struct Bell(OwnedFd);
@@ -129,10 +129,9 @@ impl Waiter for Epoll {
         let ms = timeout.map_or(-1, |t| {
             i32::try_from(t.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
         });
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH as usize];
         // SAFETY: room for BATCH events.
-        let count =
-            unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), BATCH as i32, ms) };
+        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), BATCH, ms) };
         // Interrupted by a signal: like a timeout that came early.
         let count = usize::try_from(count).unwrap_or(0);
         ready.extend(

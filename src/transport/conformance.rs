@@ -554,3 +554,7 @@ fn the_handshake_picks_inproc_here() {
 #[cfg(test)]
 #[path = "shm/process_tests.rs"]
 mod processes;
+
+#[cfg(test)]
+#[path = "shm/hostile_tests.rs"]
+mod hostile;

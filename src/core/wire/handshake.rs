@@ -17,86 +17,21 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::auth::{Keys, Role, Seal, Transcript};
+use super::auth::{Keys, Role};
 use super::hello::{self, Choice, Hello, Offer};
+pub(crate) use super::policy::Policy;
+use super::policy::mode_name;
+use super::talk::{Talk, sealed};
 use crate::core::error::{Error, Kind, Result};
 use crate::core::transport::{Control, Engine, Session};
 
 /// Protocol versions that this build speaks.
 pub(crate) const VERSIONS: RangeInclusive<u16> = 1..=1;
-/// Fewest bytes of a token.
-pub(crate) const MIN_TOKEN: usize = 16;
 /// A handshake that takes longer is given up: a silent stranger must not hold a place.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Longest message before the proofs.
-const STRANGER_LIMIT: usize = 4096;
-/// Longest message after them.
-const PEER_LIMIT: usize = 64 * 1024;
 const MAGIC: [u8; 8] = *b"nrdma\r\n\x01";
-const REFUSAL: [u8; 8] = *b"nrdma\r\n\x00";
 const NONCE_BYTES: usize = 32;
-
-mod sealed {
-    pub(super) const REFUSAL: u8 = 0;
-    pub(super) const HELLO: u8 = 1;
-    pub(super) const OFFERS: u8 = 2;
-    pub(super) const CHOICE: u8 = 3;
-}
-
-/// What both ends must know, or have, to become peers.
-#[derive(Clone, Copy)]
-pub(crate) enum Policy<'a> {
-    /// The cookie that only this user's processes can read (`sys::runtime_dir`), and the same user by the
-    /// kernel's word.
-    SameUser(&'a [u8; 32]),
-    /// A token of at least [`MIN_TOKEN`] bytes.
-    Token(&'a [u8]),
-    /// Nothing.
-    Insecure,
-}
-
-impl Policy<'_> {
-    fn secret(&self) -> Result<&[u8]> {
-        match self {
-            Policy::SameUser(cookie) => Ok(cookie.as_slice()),
-            Policy::Token(token) if token.len() >= MIN_TOKEN => Ok(token),
-            Policy::Token(token) => {
-                let text = format!(
-                    "a token of {} bytes is too short; it needs {MIN_TOKEN}",
-                    token.len()
-                );
-                Err(Error::invalid(text))
-            }
-            Policy::Insecure => Ok(&[]),
-        }
-    }
-    fn mode(&self) -> u8 {
-        match self {
-            Policy::SameUser(_) => 1,
-            Policy::Token(_) => 2,
-            Policy::Insecure => 3,
-        }
-    }
-    fn advice(&self) -> &'static str {
-        match self {
-            Policy::SameUser(_) => {
-                "both nodes must see the same cookie file (same user, same XDG_RUNTIME_DIR)"
-            }
-            Policy::Token(_) => "both nodes need the same auth_token",
-            Policy::Insecure => "the bytes were changed on the way",
-        }
-    }
-}
-
-fn mode_name(mode: u8) -> String {
-    match mode {
-        1 => "same user".into(),
-        2 => "token".into(),
-        3 => "insecure".into(),
-        other => format!("mode {other}"),
-    }
-}
 
 /// What came out of a handshake.
 pub(crate) struct Agreed {
@@ -152,7 +87,7 @@ fn connect_with(
 ) -> Result<Agreed> {
     let secret = side.policy.secret()?;
     let mut talk = Talk::new(control, deadline);
-    talk.check_user(side)?;
+    talk.check_user(&side.policy)?;
     let mut first = MAGIC.to_vec();
     first.extend_from_slice(&versions.start().to_le_bytes());
     first.extend_from_slice(&versions.end().to_le_bytes());
@@ -165,7 +100,7 @@ fn connect_with(
     let keys = talk.transcript.keys(secret)?;
     talk.say(&keys.proof(Role::Connector)?)?;
     let proof = talk.hear()?;
-    talk.check_proof(&keys, Role::Listener, &proof, side)?;
+    talk.check_proof(&keys, Role::Listener, &proof, &side.policy)?;
 
     let mut talk = talk.seal(&keys, Role::Connector)?;
     let own = complete(side.own)?;
@@ -209,7 +144,7 @@ fn accept_with(
     let secret = side.policy.secret()?;
     let mut talk = Talk::new(control, deadline);
     let first = talk.hear()?;
-    talk.check_user(side)?;
+    talk.check_user(&side.policy)?;
     let version = match choose_version(&first, &versions) {
         Ok(version) => version,
         Err(error) => return Err(talk.refuse(error)),
@@ -221,7 +156,7 @@ fn accept_with(
     talk.say(&answer)?;
     let proof = talk.hear_without_adding()?;
     let keys = talk.transcript.keys(secret)?;
-    talk.check_proof(&keys, Role::Connector, &proof, side)?;
+    talk.check_proof(&keys, Role::Connector, &proof, &side.policy)?;
     talk.say(&keys.proof(Role::Listener)?)?;
 
     let mut talk = talk.seal(&keys, Role::Listener)?;
@@ -377,180 +312,6 @@ fn check_answer(answer: &[u8], versions: &RangeInclusive<u16>, policy: &Policy<'
         return Err(Error::new(Kind::AuthFailed, text));
     }
     Ok(())
-}
-
-/// The exchange before the proofs.
-struct Talk<'c> {
-    control: &'c mut dyn Control,
-    deadline: Instant,
-    transcript: Transcript,
-}
-
-impl<'c> Talk<'c> {
-    fn new(control: &'c mut dyn Control, deadline: Instant) -> Self {
-        let deadline = deadline.min(Instant::now() + TIME_LIMIT);
-        Self {
-            control,
-            deadline,
-            transcript: Transcript::default(),
-        }
-    }
-
-    fn say(&mut self, message: &[u8]) -> Result<()> {
-        self.transcript.add(message);
-        self.control
-            .send(message, &[], self.deadline)
-            .map_err(|e| explain(e, self.control))
-    }
-
-    fn hear(&mut self) -> Result<Vec<u8>> {
-        let message = self.hear_without_adding()?;
-        self.transcript.add(&message);
-        Ok(message)
-    }
-
-    /// For the proofs: they are about the transcript so far.
-    fn hear_without_adding(&mut self) -> Result<Vec<u8>> {
-        let received = self.control.receive(STRANGER_LIMIT, self.deadline);
-        let (message, _shares) = received.map_err(|e| explain(e, self.control))?;
-        match message.strip_prefix(REFUSAL.as_slice()) {
-            Some(refusal) => Err(refused(refusal, self.control)),
-            None => Ok(message),
-        }
-    }
-
-    /// Tells the other end why, if it still listens; hands the error back.
-    fn refuse(&mut self, error: Error) -> Error {
-        let mut message = REFUSAL.to_vec();
-        encode_refusal(&error, &mut message);
-        // It may be gone: then there is nobody to tell.
-        let _ = self.control.send(&message, &[], self.deadline);
-        located(error, self.control)
-    }
-
-    fn check_user(&mut self, side: &Side<'_>) -> Result<()> {
-        let (own, peer) = (self.control.own_uid(), self.control.peer_uid());
-        if !matches!(side.policy, Policy::SameUser(_)) || own == peer {
-            return Ok(());
-        }
-        let text = format!(
-            "a node of user {own} accepts nodes of the same user only, the other is user {peer}'s; \
-             give both an auth_token"
-        );
-        Err(self.refuse(Error::new(Kind::AuthFailed, text)))
-    }
-
-    fn check_proof(&mut self, keys: &Keys, role: Role, proof: &[u8], side: &Side<'_>) -> Result<()> {
-        if keys.proves(role, proof)? {
-            return Ok(());
-        }
-        let who = match role {
-            Role::Connector => "connecting",
-            Role::Listener => "listening",
-        };
-        let mode = mode_name(side.policy.mode());
-        let advice = side.policy.advice();
-        let text = format!("the {who} node's proof (\"{mode}\") does not fit; {advice}");
-        Err(self.refuse(Error::new(Kind::AuthFailed, text)))
-    }
-
-    fn seal(self, keys: &Keys, own: Role) -> Result<SealedTalk<'c>> {
-        Ok(SealedTalk {
-            control: self.control,
-            deadline: self.deadline,
-            out: keys.seal(own)?,
-            into: keys.seal(own.other())?,
-        })
-    }
-}
-
-/// The exchange after the proofs.
-struct SealedTalk<'c> {
-    control: &'c mut dyn Control,
-    deadline: Instant,
-    out: Seal,
-    into: Seal,
-}
-
-impl SealedTalk<'_> {
-    fn say(&mut self, kind: u8, body: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        let mut message = vec![kind];
-        body(&mut message);
-        let message = self.out.close(message)?;
-        self.control
-            .send(&message, &[], self.deadline)
-            .map_err(|e| explain(e, self.control))
-    }
-
-    fn hear(&mut self, expected: u8) -> Result<Vec<u8>> {
-        let received = self.control.receive(PEER_LIMIT, self.deadline);
-        let (message, _shares) = received.map_err(|e| explain(e, self.control))?;
-        let opened = self.into.open(&message).map_err(|e| located(e, self.control))?;
-        match opened.split_first() {
-            Some((kind, body)) if *kind == expected => Ok(body.to_vec()),
-            Some((&sealed::REFUSAL, body)) => Err(refused(body, self.control)),
-            other => {
-                let kind = other.map(|(kind, _)| *kind);
-                let text = format!("message kind {kind:?} instead of {expected} in the handshake");
-                Err(located(Error::protocol(text), self.control))
-            }
-        }
-    }
-
-    fn refuse(&mut self, error: Error) -> Error {
-        // The other end may be gone: then there is nobody to tell.
-        let _ = self.say(sealed::REFUSAL, |to| encode_refusal(&error, to));
-        error
-    }
-}
-
-fn encode_refusal(error: &Error, to: &mut Vec<u8>) {
-    to.push(match error.kind {
-        Kind::AuthFailed => 2,
-        Kind::VersionMismatch => 3,
-        Kind::ProtocolError => 4,
-        Kind::Unreachable => 5,
-        _ => 1,
-    });
-    to.extend_from_slice(hello::clip(&error.text, hello::MAX_TEXT).as_bytes());
-}
-
-fn refused(body: &[u8], control: &dyn Control) -> Error {
-    let (kind, text) = body.split_first().unwrap_or((&1, &[]));
-    let kind = match kind {
-        2 => Kind::AuthFailed,
-        3 => Kind::VersionMismatch,
-        4 => Kind::ProtocolError,
-        5 => Kind::Unreachable,
-        _ => Kind::Refused,
-    };
-    let text = hello::text(text, hello::MAX_TEXT);
-    Error::new(kind, format!("the peer at {} refused: {text}", control.address()))
-}
-
-fn located(error: Error, control: &dyn Control) -> Error {
-    Error::new(error.kind, format!("{}: {}", control.address(), error.text))
-}
-
-fn explain(error: Error, control: &dyn Control) -> Error {
-    let address = control.address();
-    match error.kind {
-        Kind::PeerLost => Error::new(
-            Kind::Refused,
-            format!(
-                "the peer at {address} hung up during the handshake: {}",
-                error.text
-            ),
-        ),
-        Kind::TimedOut => {
-            let text = format!(
-                "the peer at {address} was silent in the handshake: {}",
-                error.text
-            );
-            Error::new(Kind::TimedOut, text)
-        }
-        _ => error,
-    }
 }
 
 #[cfg(test)]

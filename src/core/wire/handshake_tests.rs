@@ -6,6 +6,8 @@ use super::*;
 use crate::core::memory::Share;
 use crate::core::transport::{Link, Seat};
 
+type Wire = Box<dyn FnMut(usize, &mut Vec<u8>) + Send>;
+
 /// A control channel of queues. `wire` sees, and may change, every message that this end sends.
 struct Fake {
     out: Sender<Vec<u8>>,
@@ -13,7 +15,7 @@ struct Fake {
     own_uid: u32,
     peer_uid: u32,
     sent: usize,
-    wire: Box<dyn FnMut(usize, &mut Vec<u8>) + Send>,
+    wire: Wire,
 }
 
 fn pair() -> (Fake, Fake) {

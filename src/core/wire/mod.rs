@@ -3,3 +3,5 @@ pub(crate) mod auth;
 pub(crate) mod frame;
 pub(crate) mod handshake;
 pub(crate) mod hello;
+mod policy;
+mod talk;

@@ -124,14 +124,18 @@ pub(super) struct InprocLink {
     pair: Arc<Pair>,
     connector: bool,
     address: String,
+    /// A forked child must leave its parent's waiters alone.
+    pid: u32,
 }
 
 impl InprocLink {
     pub(super) fn start(pair: Arc<Pair>, connector: bool, address: String) -> Result<Arc<Self>> {
+        let pid = std::process::id();
         let link = Arc::new(Self {
             pair,
             connector,
             address,
+            pid,
         });
         // A link that fails here unwatches itself when it is dropped.
         let own = link.own();
@@ -289,7 +293,7 @@ impl Link for InprocLink {
 
     fn close(&self) {
         let own = self.own();
-        if own.closed.swap(true, Ordering::AcqRel) {
+        if self.pid != std::process::id() || own.closed.swap(true, Ordering::AcqRel) {
             return;
         }
         own.seat.leader.unwatch(own.leader_bell.raw());

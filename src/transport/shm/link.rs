@@ -2,30 +2,30 @@
 //!
 //! The fast side is two rings; the slow side is the socket, which also tells when the peer dies. Locks: the
 //! reader's before the writer's, and no lock while the peer is woken.
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
-use super::area::{Area, Direction, InlineBlock, STAGED_BYTES, STAGED_SLOTS, StagedBlock};
+use super::area::{Area, Direction};
 use super::message::{self, Message};
+use super::outbox::{MAX_WAITING, Outbox, Sent};
 use super::record::{MAX_INLINE, TARGET_BYTES, Target, kind};
-use super::ring::{EMPTY_RECORD, Reader, RecordBuffer, Ring, SLOTS, Writer};
+use super::ring::{EMPTY_RECORD, Reader, RecordBuffer, Ring, SLOTS};
+use super::staged::{InlineBlock, STAGED_BYTES, StagedIn, StagedOut};
 use crate::core::error::{Error, Kind, Result};
-use crate::core::memory::{Block, Share, Span};
+use crate::core::memory::{Share, Span};
 use crate::core::transport::{Attention, Caps, Chunk, Incoming, Link, MAX_FRAME, Place, RegionKey, Seat};
 use crate::sys::clock;
 use crate::sys::socket::{Ready, Socket};
 use crate::sys::wait::Bell;
 
-/// Frames that wait for room in the ring; a peer that leaves more unread is given up.
-const MAX_OUTBOX: usize = 64 << 20;
-/// How long a region's announcement waits for room in the socket.
+/// How long a message to the peer waits for room in the socket.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(1);
-/// Messages taken by one `service`; the watch is level-triggered, so what is left comes at the next.
-const SERVICE_BATCH: usize = 1024;
+/// Messages taken by one `service`; the watch is level-triggered, so what is left comes at the next. A socket
+/// holds fewer, unless the system's buffers were made larger.
+const SERVICE_BATCH: usize = 4096;
 
 const OPEN: u8 = 0;
 const PEER_GONE: u8 = 1;
@@ -43,14 +43,17 @@ pub(super) struct Parts {
     pub(super) seat: Seat,
 }
 
+/// What is done with what arrives.
+type Sink<'s> = dyn FnMut(Incoming<'_>) -> Result<()> + 's;
+
 /// The link.
 pub(super) struct ShmLink {
     me: Weak<ShmLink>,
-    area: Arc<Area>,
+    area: Area,
     out: Direction,
     into: Direction,
-    outgoing: Mutex<Outgoing>,
-    incoming: Mutex<IncomingSide>,
+    outbox: Mutex<Outbox>,
+    inbox: Mutex<Inbox>,
     /// The reader's position, for those who only look.
     position: AtomicU32,
     /// The outbox is not empty.
@@ -63,19 +66,14 @@ pub(super) struct ShmLink {
     heard: AtomicU64,
     address: String,
     seat: Seat,
-    /// One bit for each of our staged slots that is free.
-    free: AtomicU32,
-    staged_out: [Arc<dyn Block>; STAGED_SLOTS],
-    staged_in: [Arc<dyn Block>; STAGED_SLOTS],
+    staged_out: StagedOut,
+    staged_in: StagedIn,
+    /// A forked child must leave its parent's socket and waiters alone.
+    pid: u32,
 }
 
-struct Outgoing {
-    writer: Writer<SLOTS>,
-    outbox: VecDeque<(u8, Vec<u8>)>,
-    outbox_bytes: usize,
-}
-
-struct IncomingSide {
+/// The reading side.
+struct Inbox {
     reader: Reader<SLOTS>,
     buffer: RecordBuffer,
 }
@@ -88,17 +86,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl ShmLink {
     /// Sits down: from here on both waiters know the link.
     pub(super) fn start(parts: Parts) -> Result<Arc<Self>> {
-        let area = Arc::new(parts.area);
         let link = Arc::new_cyclic(|me| Self {
             me: me.clone(),
+            area: parts.area,
             out: parts.out,
             into: parts.into,
-            outgoing: Mutex::new(Outgoing {
-                writer: Writer::starting_at(0),
-                outbox: VecDeque::new(),
-                outbox_bytes: 0,
-            }),
-            incoming: Mutex::new(IncomingSide {
+            outbox: Mutex::new(Outbox::new()),
+            inbox: Mutex::new(Inbox {
                 reader: Reader::starting_at(0),
                 buffer: EMPTY_RECORD,
             }),
@@ -112,10 +106,9 @@ impl ShmLink {
             heard: AtomicU64::new(clock::coarse_ns()),
             address: parts.address,
             seat: parts.seat,
-            free: AtomicU32::new((1 << STAGED_SLOTS) - 1),
-            staged_out: StagedBlock::all(&area, parts.out),
-            staged_in: StagedBlock::all(&area, parts.into),
-            area,
+            staged_out: StagedOut::new(),
+            staged_in: StagedIn::default(),
+            pid: std::process::id(),
         });
         // A link that fails here unwatches itself when it is dropped.
         link.seat.leader.watch(link.bell.raw(), link.seat.token, true)?;
@@ -162,50 +155,33 @@ impl ShmLink {
     /// Puts a record of two parts into the ring, or behind those that wait.
     fn record(&self, kind: u8, first: &[u8], second: &[u8]) -> Result<()> {
         {
-            let mut outgoing = lock(&self.outgoing);
-            if !outgoing.outbox.is_empty() || !outgoing.writer.push(self.out_ring(), kind, first, second)? {
-                self.queue(&mut outgoing, kind, [first, second].concat())?;
+            let mut outbox = lock(&self.outbox);
+            match outbox.send(self.out_ring(), kind, first, second)? {
+                Sent::InRing => {}
+                Sent::Waits => self.backlog.store(true, Ordering::Release),
+                Sent::Refused => {
+                    return Err(self.lost(&format!("the peer left {MAX_WAITING} bytes of frames unread")));
+                }
             }
         }
         self.wake_reader();
         Ok(())
     }
 
-    fn queue(&self, outgoing: &mut Outgoing, kind: u8, record: Vec<u8>) -> Result<()> {
-        let bytes = outgoing.outbox_bytes + record.len() + size_of::<(u8, Vec<u8>)>();
-        if bytes > MAX_OUTBOX {
-            return Err(self.lost(&format!("the peer left {MAX_OUTBOX} bytes of frames unread")));
-        }
-        outgoing.outbox_bytes = bytes;
-        outgoing.outbox.push_back((kind, record));
-        self.backlog.store(true, Ordering::Release);
-        // Room that came since the ring was seen full will not be told: look once more.
-        self.drain_locked(outgoing).map(drop)
-    }
-
     fn drain(&self) -> Result<()> {
+        if !self.backlog.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let moved = {
-            let mut outgoing = lock(&self.outgoing);
-            self.drain_locked(&mut outgoing)?
+            let mut outbox = lock(&self.outbox);
+            let moved = outbox.drain(self.out_ring())?;
+            self.backlog.store(!outbox.is_empty(), Ordering::Release);
+            moved
         };
         if moved {
             self.wake_reader();
         }
         Ok(())
-    }
-
-    fn drain_locked(&self, outgoing: &mut Outgoing) -> Result<bool> {
-        let mut moved = false;
-        while let Some((kind, record)) = outgoing.outbox.front() {
-            if !outgoing.writer.push(self.out_ring(), *kind, record, &[])? {
-                return Ok(moved);
-            }
-            moved = true;
-            outgoing.outbox_bytes -= record.len() + size_of::<(u8, Vec<u8>)>();
-            outgoing.outbox.pop_front();
-        }
-        self.backlog.store(false, Ordering::Release);
-        Ok(moved)
     }
 
     fn wake_reader(&self) {
@@ -220,32 +196,18 @@ impl ShmLink {
     /// Tells a writer that waited for room. When our own ring is full, the peer has enough to poll, and looks
     /// after its outbox when it does.
     fn nudge(&self) -> Result<()> {
-        let pushed = {
-            let mut outgoing = lock(&self.outgoing);
-            outgoing.outbox.is_empty() && outgoing.writer.push(self.out_ring(), kind::NUDGE, &[], &[])?
-        };
+        let pushed = lock(&self.outbox).try_send(self.out_ring(), kind::NUDGE, &[], &[])?;
         if pushed {
             self.wake_reader();
         }
         Ok(())
     }
 
-    fn dispatch(
-        &self,
-        kind: u8,
-        record: &[u8],
-        sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn dispatch(&self, kind: u8, record: &[u8], sink: &mut Sink<'_>) -> Result<()> {
         match kind {
             kind::FRAME => sink(Incoming::Frame(record)),
-            kind::INLINE => {
-                let (target, bytes) = Target::decode(record)?;
-                self.hand_inline(&target, bytes, sink)
-            }
-            kind::STAGED => {
-                let (target, _) = Target::decode(record)?;
-                self.hand_staged(&target, sink)
-            }
+            kind::INLINE => self.hand_inline(record, sink),
+            kind::STAGED => self.hand_staged(record, sink),
             kind::RELEASE => self.take_back(record),
             kind::NUDGE => self.drain(),
             other => Err(Error::protocol(format!(
@@ -255,12 +217,8 @@ impl ShmLink {
         }
     }
 
-    fn hand_inline(
-        &self,
-        target: &Target,
-        bytes: &[u8],
-        sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn hand_inline(&self, record: &[u8], sink: &mut Sink<'_>) -> Result<()> {
+        let (target, bytes) = Target::decode(record)?;
         let len = bytes.len();
         if len > MAX_INLINE || target.offset.checked_add(len as u64).is_none() {
             return Err(Error::protocol(format!(
@@ -281,23 +239,28 @@ impl ShmLink {
         })
     }
 
-    fn hand_staged(&self, target: &Target, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()> {
+    fn hand_staged(&self, record: &[u8], sink: &mut Sink<'_>) -> Result<()> {
+        let (target, _) = Target::decode(record)?;
         let (slot, len) = target.staged()?;
-        let block = self
-            .staged_in
-            .get(slot)
-            .ok_or_else(|| Error::protocol("no such staged slot"))?;
+        if !self.staged_in.is_known() {
+            // Announced before this record was written, so it is in the socket. A peer that died since then is
+            // told by the next service; its data is still good.
+            let serviced = self.take_messages(sink);
+            if !self.staged_in.is_known() {
+                serviced?;
+            }
+        }
+        let block = self.staged_in.slot(slot)?;
         let link = self.me.clone();
-        let slot = target.slot;
         let done = Box::new(move || {
             if let Some(link) = link.upgrade() {
                 // A peer that is gone needs no room.
-                let _ = link.record(kind::RELEASE, &slot.to_le_bytes(), &[]);
+                let _ = link.record(kind::RELEASE, &target.slot.to_le_bytes(), &[]);
             }
         });
         let chunk = Chunk {
             span: Span {
-                block: Arc::clone(block),
+                block,
                 offset: 0,
                 len,
             },
@@ -311,28 +274,14 @@ impl ShmLink {
     }
 
     fn take_back(&self, record: &[u8]) -> Result<()> {
-        let slot = record.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
-        let bit = if (slot as usize) < STAGED_SLOTS {
-            1 << slot
-        } else {
-            0
-        };
-        if bit == 0 || self.free.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
-            return Err(Error::protocol(format!(
+        let slot = record.try_into().map_or(u32::MAX, u32::from_le_bytes);
+        match self.staged_out.give_back(slot) {
+            true => Ok(()),
+            false => Err(Error::protocol(format!(
                 "{}: staged slot {slot} was not in use",
                 self.address
-            )));
+            ))),
         }
-        Ok(())
-    }
-
-    fn reserve(&self) -> Option<u32> {
-        let take = |free: u32| (free != 0).then(|| free & (free - 1));
-        let before = self
-            .free
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
-            .ok()?;
-        Some(before.trailing_zeros())
     }
 
     fn put_inline(&self, target: &Target, span: &Span, from: usize) -> Result<()> {
@@ -345,15 +294,13 @@ impl ShmLink {
     }
 
     fn put_staged(&self, target: &Target, span: &Span, from: usize) -> Result<()> {
-        let slot = self
-            .staged_out
-            .get(target.slot as usize)
-            .ok_or_else(|| Error::invalid("no such slot"))?;
+        let announce = |fd: &Share| self.send_message(&Message::Staged, Some(fd.as_fd()));
+        let slot = self.staged_out.slot(target.slot, announce);
         // Without a lock: frames go on while 256 KiB are copied.
-        let copied = slot.copy_from(0, span.block.as_ref(), from, target.len as usize);
+        let copied = slot.and_then(|slot| slot.copy_from(0, span.block.as_ref(), from, target.len as usize));
         let sent = copied.and_then(|()| self.record(kind::STAGED, &target.encode(), &[]));
         if sent.is_err() {
-            self.free.fetch_or(1 << target.slot, Ordering::AcqRel);
+            self.staged_out.give_back(target.slot);
         }
         sent
     }
@@ -405,22 +352,38 @@ impl ShmLink {
         self.heard.store(clock::coarse_ns(), Ordering::Relaxed);
     }
 
-    fn take_message(
-        &self,
-        bytes: &[u8],
-        mut shares: Vec<Share>,
-        sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>,
-    ) -> Result<()> {
+    /// The sink runs under the link's own lock, so that regions and forgets stay in order.
+    fn take_messages(&self, sink: &mut Sink<'_>) -> Result<()> {
+        let _turn = lock(&self.slow);
+        let mut buffer = [0; message::MAX_BYTES];
+        for _ in 0..SERVICE_BATCH {
+            let got = match self.socket.receive(&mut buffer) {
+                Ok(got) if got.len == 0 => return Err(self.peer_gone()),
+                Ok(got) => got,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                // A reset is told once and before what the peer still sent; after that comes the end.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::ECONNRESET)) => continue,
+                Err(e) => return Err(self.socket_failed(&e)),
+            };
+            self.heard_now();
+            self.take_message(buffer.get(..got.len).unwrap_or(&[]), got.descriptors, sink)?;
+        }
+        Ok(())
+    }
+
+    fn take_message(&self, bytes: &[u8], mut shares: Vec<Share>, sink: &mut Sink<'_>) -> Result<()> {
         let message = Message::decode(bytes)?;
         let share = shares.pop();
         match (message, share, shares.is_empty()) {
             (Message::Region { key, capacity }, Some(share), true) => {
                 sink(Incoming::Region { key, capacity, share })
             }
+            (Message::Staged, Some(share), true) => self.staged_in.adopt(&share),
             (Message::Forget(key), None, _) => sink(Incoming::Forget(key)),
             (Message::Bell | Message::Heartbeat, None, _) => Ok(()),
             (message, ..) => Err(Error::protocol(format!(
-                "{message:?} with the wrong number of descriptors"
+                "{}: {message:?} with the wrong number of descriptors",
+                self.address
             ))),
         }
     }
@@ -447,32 +410,30 @@ impl Link for ShmLink {
     }
 
     /// Also after the peer hung up: what it had sent is still there.
-    fn poll(&self, limit: usize, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<usize> {
+    fn poll(&self, limit: usize, sink: &mut Sink<'_>) -> Result<usize> {
         self.check_not_closed()?;
-        let mut guard = match self.incoming.try_lock() {
+        let mut guard = match self.inbox.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(0),
         };
-        if self.backlog.load(Ordering::Acquire) {
-            self.drain()?;
-        }
-        let incoming = &mut *guard;
+        self.drain()?;
+        let inbox = &mut *guard;
         let mut count = 0;
-        let mut starved = false;
         while count < limit {
-            let Some(head) = incoming
+            let mut starved = false;
+            let Some(head) = inbox
                 .reader
-                .pop(self.in_ring(), &mut incoming.buffer, &mut starved)?
+                .pop(self.in_ring(), &mut inbox.buffer, &mut starved)?
             else {
                 break;
             };
-            self.position.store(incoming.reader.position(), Ordering::Release);
-            if std::mem::take(&mut starved) {
+            self.position.store(inbox.reader.position(), Ordering::Release);
+            if starved {
                 self.nudge()?;
             }
             count += 1;
-            self.dispatch(head.kind, incoming.buffer.get(..head.len).unwrap_or(&[]), sink)?;
+            self.dispatch(head.kind, inbox.buffer.get(..head.len).unwrap_or(&[]), sink)?;
         }
         if count > 0 {
             self.heard_now();
@@ -485,27 +446,11 @@ impl Link for ShmLink {
             .set_attention(who, self.position.load(Ordering::Acquire))
     }
 
-    /// The sink runs under the link's own lock, so that regions and forgets stay in order: it must not wait for
-    /// another thread that may be in here.
-    fn service(&self, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()> {
+    /// The sink must not wait for another thread that may be in here.
+    fn service(&self, sink: &mut Sink<'_>) -> Result<()> {
         self.check_not_closed()?;
-        if self.backlog.load(Ordering::Acquire) {
-            self.drain()?;
-        }
-        let _turn = lock(&self.slow);
-        let mut buffer = [0; message::MAX_BYTES];
-        for _ in 0..SERVICE_BATCH {
-            let got = match self.socket.receive(&mut buffer) {
-                Ok(got) if got.len == 0 => return Err(self.peer_gone()),
-                Ok(got) => got,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(self.socket_failed(&e)),
-            };
-            self.heard_now();
-            self.take_message(buffer.get(..got.len).unwrap_or(&[]), got.descriptors, sink)?;
-        }
-        Ok(())
+        self.drain()?;
+        self.take_messages(sink)
     }
 
     fn heartbeat(&self) -> Result<()> {
@@ -538,11 +483,9 @@ impl Link for ShmLink {
         let total = total.ok_or_else(|| Error::invalid(format!("{skip} bytes skipped of {}", span.len)))?;
         let mut done = 0;
         while done < total {
+            self.drain()?;
             if self.backlog.load(Ordering::Acquire) {
-                self.drain()?;
-                if self.backlog.load(Ordering::Acquire) {
-                    break;
-                }
+                break;
             }
             let len = (total - done).min(STAGED_BYTES);
             let at = offset.checked_add(done as u64);
@@ -559,7 +502,9 @@ impl Link for ShmLink {
             if len <= MAX_INLINE {
                 self.put_inline(&target, span, from)?;
             } else {
-                let Some(slot) = self.reserve() else { break };
+                let Some(slot) = self.staged_out.reserve() else {
+                    break;
+                };
                 self.put_staged(&Target { slot, ..target }, span, from)?;
             }
             done += len;
@@ -568,10 +513,13 @@ impl Link for ShmLink {
     }
 
     fn room(&self) -> bool {
-        !self.backlog.load(Ordering::Acquire) && self.free.load(Ordering::Acquire) != 0
+        !self.backlog.load(Ordering::Acquire) && self.staged_out.has_room()
     }
 
     fn close(&self) {
+        if self.pid != std::process::id() {
+            return;
+        }
         if self.state.load(Ordering::Acquire) == OPEN {
             // A last word, if there is room.
             let _ = self.drain();

@@ -16,6 +16,8 @@ pub(super) enum Message {
         capacity: u64,
     },
     Forget(RegionKey),
+    /// With the descriptor of the staged area of this direction.
+    Staged,
     /// We live.
     Heartbeat,
 }
@@ -24,6 +26,7 @@ const BELL: u8 = 1;
 const REGION: u8 = 2;
 const FORGET: u8 = 3;
 const HEARTBEAT: u8 = 4;
+const STAGED: u8 = 5;
 
 impl Message {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -36,6 +39,7 @@ impl Message {
         match self {
             Message::Bell => vec![BELL],
             Message::Heartbeat => vec![HEARTBEAT],
+            Message::Staged => vec![STAGED],
             Message::Forget(key) => with_key(FORGET, key),
             Message::Region { key, capacity } => {
                 let mut bytes = with_key(REGION, key);
@@ -57,6 +61,7 @@ impl Message {
         match (*kind, rest.is_empty()) {
             (BELL, true) => return Some(Message::Bell),
             (HEARTBEAT, true) => return Some(Message::Heartbeat),
+            (STAGED, true) => return Some(Message::Staged),
             _ => {}
         }
         let (id, rest) = rest.split_first_chunk()?;
@@ -87,6 +92,7 @@ mod tests {
         let all = [
             Message::Bell,
             Message::Heartbeat,
+            Message::Staged,
             Message::Forget(key),
             Message::Region {
                 key,

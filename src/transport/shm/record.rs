@@ -1,5 +1,5 @@
 //! What ring records mean.
-use super::area::{STAGED_BYTES, STAGED_SLOTS};
+use super::staged::{STAGED_BYTES, STAGED_SLOTS};
 use crate::core::error::{Error, Result};
 use crate::core::transport::Place;
 

@@ -241,6 +241,10 @@ impl<const N: usize> Reader<N> {
         self.next
     }
 
+    fn quarter(position: u32) -> usize {
+        position as usize / (N / 4).max(1)
+    }
+
     /// Copies the next record out, frees its slots. `starved` is set when the writer has waited for room and
     /// must be told that there is some now. Err: the record is impossible.
     pub(super) fn pop(
@@ -282,8 +286,7 @@ impl<const N: usize> Reader<N> {
         ring.credit.0.store(self.next, Ordering::Release);
         // A writer that starves has filled the ring, so the reader passes a quarter at least once after it
         // said so: looking there saves a fence per record.
-        let quarter = (N as u32 / 4).max(1);
-        if before / quarter != self.next / quarter {
+        if Self::quarter(before) != Self::quarter(self.next) {
             fence(Ordering::SeqCst);
             *starved |=
                 ring.starved.0.load(Ordering::Relaxed) != 0 && ring.starved.0.swap(0, Ordering::AcqRel) != 0;

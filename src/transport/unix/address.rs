@@ -7,6 +7,8 @@ use crate::sys::socket::{MAX_NAME, Name};
 use crate::sys::{random, runtime_dir};
 
 pub(super) const SCHEME: &str = "unix:";
+/// Random names are `node-PID-RANDOM`.
+pub(super) const RANDOM_PREFIX: &str = "node-";
 
 /// An address that can be listened at or connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +21,8 @@ impl Address {
     pub(super) fn to_listen(text: &str) -> Result<Self> {
         if text == SCHEME {
             let random = u64::from_le_bytes(random::bytes()?);
-            let path = runtime_dir::runtime_dir()?.join(format!("node-{random:016x}"));
+            let name = format!("{RANDOM_PREFIX}{}-{random:016x}", std::process::id());
+            let path = runtime_dir::runtime_dir()?.join(name);
             return Ok(Self {
                 name: Name::Path(path),
             });

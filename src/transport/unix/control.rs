@@ -17,7 +17,7 @@ pub(super) struct Channel {
 
 impl Channel {
     pub(super) fn new(socket: Socket, address: String) -> Result<Self> {
-        let peer = socket.peer().map_err(|e| {
+        let peer_uid = socket.peer_uid().map_err(|e| {
             Error::new(
                 Kind::AuthFailed,
                 format!("{address}: the kernel does not tell whose the peer is: {e}"),
@@ -25,7 +25,7 @@ impl Channel {
         })?;
         Ok(Self {
             socket,
-            peer_uid: peer.uid,
+            peer_uid,
             address,
         })
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::address::Address;
+use super::address::{Address, RANDOM_PREFIX};
 use super::control::Channel;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::transport::{Control, Listener};
@@ -17,11 +17,15 @@ const BACKLOG: i32 = 128;
 /// How long to wait for others that make sockets in the same directory; each takes microseconds.
 const TURN: Duration = Duration::from_secs(1);
 
+/// Names looked at when sweeping.
+const SWEEP: usize = 1000;
+
 /// A socket that listens; its file goes when it is dropped.
 pub(super) struct Listening {
     socket: Socket,
     address: Address,
-    file: Option<SocketFile>,
+    /// Goes after the socket.
+    _file: Option<SocketFile>,
 }
 
 /// The file that `bind` made.
@@ -33,7 +37,8 @@ struct SocketFile {
 }
 
 impl Listening {
-    pub(super) fn new(address: Address) -> Result<Self> {
+    /// `is_random`: in the directory of our own, where killed processes left their random names too.
+    pub(super) fn new(address: Address, is_random: bool) -> Result<Self> {
         let name = address.name.clone();
         match &name {
             Name::Abstract(_) => {
@@ -41,17 +46,21 @@ impl Listening {
                 Ok(Self {
                     socket,
                     address,
-                    file: None,
+                    _file: None,
                 })
             }
-            Name::Path(path) => Self::at_path(address, path),
+            Name::Path(path) => Self::at_path(address, path, is_random),
         }
     }
 
     /// Whoever makes or replaces a socket in a directory holds the directory's lock until it listens: else a
     /// socket between bind and listen looks like one left behind.
-    fn at_path(address: Address, path: &Path) -> Result<Self> {
-        let _lock = take_turn(&address, path.parent().unwrap_or(Path::new(".")))?;
+    fn at_path(address: Address, path: &Path, is_random: bool) -> Result<Self> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let _lock = take_turn(&address, directory)?;
+        if is_random {
+            sweep(directory);
+        }
         if is_left_behind(path) {
             fs::remove_file(path).map_err(|e| failed(&address, &e))?;
         }
@@ -60,7 +69,7 @@ impl Listening {
         Ok(Self {
             socket,
             address,
-            file: Some(file),
+            _file: Some(file),
         })
     }
 }
@@ -139,6 +148,27 @@ fn take_turn(address: &Address, directory: &Path) -> Result<OwnedFd> {
                 return Err(Error::new(Kind::TimedOut, text));
             }
             Err(e) => return Err(failed(address, &e)),
+        }
+    }
+}
+
+/// Removes random names whose processes are gone. Only those are tried: a listener that lives would see a
+/// connection come and go.
+fn sweep(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.take(SWEEP).flatten() {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(RANDOM_PREFIX)?.split_once('-'));
+        let Some((pid, _)) = pid.filter(|(pid, _)| pid.parse::<u32>().is_ok()) else {
+            continue;
+        };
+        if !Path::new("/proc").join(pid).exists() && is_left_behind(&entry.path()) {
+            // Another sweep, or its owner from another process namespace, may have been faster.
+            let _ = fs::remove_file(entry.path());
         }
     }
 }

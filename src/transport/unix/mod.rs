@@ -21,7 +21,11 @@ impl Network for Unix {
     }
 
     fn listen(&self, address: &str) -> Result<Box<dyn Listener>> {
-        Ok(Box::new(listener::Listening::new(Address::to_listen(address)?)?))
+        let is_random = address == address::SCHEME;
+        Ok(Box::new(listener::Listening::new(
+            Address::to_listen(address)?,
+            is_random,
+        )?))
     }
 
     fn connect(&self, address: &str, deadline: Instant) -> Result<Box<dyn Control>> {

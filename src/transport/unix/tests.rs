@@ -129,10 +129,30 @@ fn a_full_queue_ends_at_the_deadline() {
 }
 
 #[test]
-fn sockets_of_others_are_not_opened() {
+fn random_names_of_dead_processes_are_swept() {
+    let keep = Unix.listen("unix:").unwrap();
+    let path = std::path::PathBuf::from(keep.bound().strip_prefix("unix:").unwrap());
+    let directory = path.parent().unwrap();
+    // No process has so high a number.
+    let left = directory.join(format!("node-4294967295-{:p}", &keep));
+    let live = directory.join(format!("node-4294967294-{:p}", &keep));
+    let (gone, listening) = (Socket::new().unwrap(), Socket::new().unwrap());
+    gone.bind(&crate::sys::socket::Name::Path(left.clone())).unwrap();
+    listening
+        .bind(&crate::sys::socket::Name::Path(live.clone()))
+        .unwrap();
+    listening.listen(10).unwrap();
+    let _other = Unix.listen("unix:").unwrap();
+    assert!(!left.exists() && live.exists() && path.exists());
+    fs::remove_file(live).unwrap();
+}
+
+#[test]
+fn files_are_closed_to_others_whatever_the_umask() {
     let scratch = Scratch::new();
-    let address = format!("unix:{}/socket", scratch.0.display());
-    let listener = Unix.listen(&address).unwrap();
+    let listener = Unix
+        .listen(&format!("unix:{}/socket", scratch.0.display()))
+        .unwrap();
     let mode = fs::metadata(scratch.0.join("socket"))
         .unwrap()
         .permissions()
