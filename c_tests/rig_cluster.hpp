@@ -272,6 +272,7 @@ inline bool start_program(int argc, char** argv, int* code, double limit_s) {
   }
   for (int i = 1; i + 1 < argc; ++i)
     if (std::string(argv[i]) == "--engine") engine = argv[i + 1];
+  left_behind();  // what was there before
   Scratch::make();
   watch_start(&watch, limit_s, [] { Scratch::remove(); });
   return false;
