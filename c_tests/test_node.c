@@ -278,6 +278,5 @@ int main(void)
         watch_case(&watch, cases[i].name, 20);
         cases[i].run();
     }
-    pair_cleanup();
     return 0;
 }
