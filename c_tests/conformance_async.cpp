@@ -170,26 +170,34 @@ ACT(late_fill) {
 
 TEST_CASE("shutdown ends running jobs") {
   Pair pair;
-  Job job("wait_cancelled", {}, 8);
-  Gate started;
+  Gate async_started, sync_started;
+  Job job("wait_cancelled", {}, 8), sync("wait_cancelled", {}, 8);
   job.receive = [&](nrdma_buffer*, const nrdma_result*) {
-    started.open();
+    async_started.open();
+    return NRDMA_OK;
+  };
+  sync.receive = [&](nrdma_buffer*, const nrdma_result*) {
+    sync_started.open();
     return NRDMA_OK;
   };
   std::atomic<nrdma_status> sync_status{1};
-  Job sync("wait_cancelled", {}, 8);
-  std::thread thread([&] { sync_status = sync.run(pair.a, 2); });
-  REQUIRE(job.start(pair.a, 2) == NRDMA_OK);
-  REQUIRE(started.wait());
+  // One fragment each: the other node has two workers.
+  REQUIRE(job.start(pair.a, 1) == NRDMA_OK);
+  REQUIRE(async_started.wait());
+  std::thread thread([&] { sync_status = sync.run(pair.a, 1); });
+  const bool both = sync_started.wait();
   const double start = now();
   nrdma_node_shutdown(pair.a, 0);
-  CHECK(now() - start < 5.0 * stretch());
+  const double took = now() - start;
   thread.join();
+  CHECK(both);
+  CHECK(took < 5.0 * stretch());
   REQUIRE(job.done.wait());
   CHECK(job.dones == 1);
   for (const nrdma_status status : {job.done_status.load(), sync_status.load()})
     CHECK((status == NRDMA_CANCELLED || status == NRDMA_SHUT_DOWN));
   CHECK(job.cancels == 1);
+  CHECK(sync.cancels == 1);
 }
 
 TEST_CASE("shutdown of the responder in the middle: CLUSTER fragments run here instead") {

@@ -272,6 +272,7 @@ TEST_CASE("lower priority values first, first come first served within one") {
   REQUIRE(late.start(cluster.node, 2) == NRDMA_OK);
   REQUIRE(middle.start(cluster.node, 2) == NRDMA_OK);
   REQUIRE(urgent.start(cluster.node, 2) == NRDMA_OK);
+  sleep_ms(50);  // all of them are in the queue
   gate.open();
   for (Job* job : {&block, &late, &middle, &urgent}) REQUIRE(job->done.wait());
   CHECK(order == std::vector<int>{1, 1, 5, 5, 9, 9});

@@ -98,8 +98,8 @@ TEST_CASE("receiving an intermediate result runs a job on the flushing host, whi
 }
 
 namespace {
-// A job whose fragments flush 100 times, run against one host; "" or what went wrong.
-std::string flush_storm(nrdma_node* node, uint32_t host) {
+// A CLUSTER job, remote only, whose fragments flush 100 times; "" or what went wrong.
+std::string flush_storm(nrdma_node* node) {
   constexpr uint64_t size = 2048, fragments = 4, rounds = 100;
   Job job("flush_many", {size, rounds}, size);
   std::atomic<int> torn{0}, calls{0}, disorder{0};
@@ -110,7 +110,6 @@ std::string flush_storm(nrdma_node* node, uint32_t host) {
     if (!pattern_holds(nrdma_buffer_get_data(b), size, r->sequence, 0)) torn++;
     return NRDMA_OK;
   };
-  (void)host;  // CLUSTER, remote only: the other node is the only one that can
   if (job.run(node, fragments) != NRDMA_OK) return "execute: " + last_error();
   if (calls != fragments * (rounds + 1)) return "calls: " + std::to_string(calls);
   if (torn != 0 || disorder != 0) return "torn " + std::to_string(torn) + " disorder " + std::to_string(disorder);
@@ -123,9 +122,8 @@ ACT(storm_back) {
   std::lock_guard<std::mutex> guard(p.site.lock);
   Site* site = &p.site;
   const uint64_t key = p.a(0);
-  const uint32_t host = p.fragment->host_id;
-  p.site.threads.emplace(key, std::thread([site, key, host] {
-                           const std::string found = flush_storm(site->node, host);
+  p.site.threads.emplace(key, std::thread([site, key] {
+                           const std::string found = flush_storm(site->node);
                            std::lock_guard<std::mutex> inner(site->lock);
                            site->notes[key] = found;
                          }));
@@ -149,7 +147,7 @@ TEST_CASE("two nodes with one worker each: CLUSTER jobs with 100 flushes per fra
   const double start = now();
   Job back("storm_back", {1});
   REQUIRE(back.to(2).run(cluster.node, 1) == NRDMA_OK);
-  CHECK(flush_storm(cluster.node, 2) == "");
+  CHECK(flush_storm(cluster.node) == "");
   Job result("storm_result", {1});
   REQUIRE(result.to(2).run(cluster.node, 1) == NRDMA_OK);
   CHECK(result.text() == "");

@@ -1,5 +1,7 @@
 // Membership: who is a peer, how one comes and goes, what stays usable afterwards.
 #include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "rig_cluster.hpp"
 
@@ -214,6 +216,49 @@ TEST_CASE("listening: the bound address, an address in use, room for the answer"
   CHECK(nrdma_node_listen(second, other.c_str(), bound, sizeof bound) == NRDMA_OK);
   // Without asking for the address.
   CHECK(nrdma_node_listen(second, Scratch::address().c_str(), nullptr, 0) == NRDMA_OK);
+}
+
+TEST_CASE("strangers at the door: garbage and silence disturb nobody") {
+  Node node(with_id(Setup(), 1));
+  const std::string address = node.listen();
+  sockaddr_un where{};
+  where.sun_family = AF_UNIX;
+  std::strncpy(where.sun_path, address.c_str() + 5, sizeof where.sun_path - 1);
+  std::vector<int> doors;
+  for (uint64_t i = 0; i < 20; ++i) {
+    int fd = -1;
+    for (const int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
+      fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      REQUIRE(fd >= 0);
+      if (connect(fd, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0) break;
+      close(fd);
+      fd = -1;
+    }
+    if (fd < 0) continue;  // half-open connections are limited
+    std::vector<uint8_t> garbage((i * i * 41) % 70000);
+    pattern_fill(garbage.data(), garbage.size(), i, 0);
+    if (i % 4 != 0) send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    if (i % 4 == 2)
+      close(fd);
+    else
+      doors.push_back(fd);
+  }
+  CHECK(!doors.empty());
+  // A real peer is still let in, and works.
+  Site site;
+  Node peer(with_id(Setup(), 2));
+  open_site(site, peer);
+  CHECK(eventually([&] {
+    uint32_t host = 0;
+    return nrdma_node_connect(peer, address.c_str(), &host) == NRDMA_OK && host == 1;
+  }, 20.0));
+  Job job("fill", {100, 1}, 100);
+  CHECK(job.run(node, 3) == NRDMA_OK);
+  CHECK(job.results.size() == 3);
+  for (const int fd : doors) close(fd);
+  uint64_t total = 0;
+  CHECK(nrdma_node_peers(node, nullptr, 0, 0, &total) == NRDMA_OK);
+  CHECK(total == 1);
 }
 
 TEST_CASE("a listener's socket file goes with its node") {

@@ -277,9 +277,5 @@ int main(int argc, char** argv) {
   if (start_program(argc, argv, &code, 60)) return code;
   watch_case(&watch, "fault_memory", 60);
   doctest::Context context(argc, argv);
-  const int failed = context.run();
-  for (const std::string& name : left_behind()) std::fprintf(stderr, "left behind: %s\n", name.c_str());
-  const bool clean = left_behind().empty();
-  Scratch::remove();
-  return failed != 0 || !clean ? 1 : 0;
+  return verdict(context.run());
 }

@@ -14,15 +14,26 @@ typedef struct pair_nodes {
 
 static char pair_path[64];
 
-/* A private folder for sockets and cookies. */
+static pid_t pair_owner;
+static inline void pair_remove(const char *folder);
+
+static inline void pair_cleanup(void)
+{
+    if (pair_path[0] && getpid() == pair_owner) /* not the child of a fork */
+        pair_remove(pair_path);
+}
+
+/* A private folder for sockets and cookies; it goes at exit, also at that of a failed CHECK. */
 static inline void pair_folder(void)
 {
+    pair_owner = getpid();
+    CHECK(atexit(pair_cleanup) == 0);
     snprintf(pair_path, sizeof pair_path, "/tmp/nrdma-test-XXXXXX");
     CHECK(mkdtemp(pair_path) != NULL);
     CHECK(setenv("XDG_RUNTIME_DIR", pair_path, 1) == 0);
 }
 
-static void pair_remove(const char *folder)
+static inline void pair_remove(const char *folder)
 {
     DIR *dir = opendir(folder);
     char name[512];
@@ -37,12 +48,6 @@ static void pair_remove(const char *folder)
     }
     closedir(dir);
     rmdir(folder);
-}
-
-static inline void pair_cleanup(void)
-{
-    if (pair_path[0])
-        pair_remove(pair_path);
 }
 
 static inline void pair_open(pair_nodes *nodes, const char *engine)

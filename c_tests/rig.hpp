@@ -99,19 +99,29 @@ class Scratch {
   }
 };
 
-// Names in /dev/shm and /tmp that carry the library's name: there must never be any.
-inline std::set<std::string> left_behind() {
+// Names in /dev/shm and /tmp that carry the library's name, and are new since the first call: there must be none. Test
+// folders and the shared cookie folder (other processes use it) do not count.
+inline std::set<std::string> library_files() {
   std::set<std::string> found;
+  const std::string cookies = "nrdma-" + std::to_string(getuid());
   for (const char* folder : {"/dev/shm", "/tmp"}) {
     DIR* dir = opendir(folder);
     if (dir == nullptr) continue;
     while (dirent* entry = readdir(dir)) {
       const std::string name = entry->d_name;
-      if (contains(name, "nrdma") && name.rfind("nrdma-test-", 0) != 0) found.insert(std::string(folder) + "/" + name);
+      if (contains(name, "nrdma") && name.rfind("nrdma-test-", 0) != 0 && name != cookies)
+        found.insert(std::string(folder) + "/" + name);
     }
     closedir(dir);
   }
   return found;
+}
+inline std::set<std::string> left_behind() {
+  static const std::set<std::string> before = library_files();
+  std::set<std::string> left;
+  for (const std::string& name : library_files())
+    if (before.count(name) == 0) left.insert(name);
+  return left;
 }
 
 // A gate that opens once.

@@ -53,6 +53,9 @@ inline constexpr bool sanitized = false;
 inline constexpr bool sanitized = false;
 #endif
 
+// Workers that ended by themselves, but not well: a sanitizer's verdict, an exception, a crash.
+inline std::atomic<int> bad_workers{0};
+
 // A worker process, this program again. Start it from the main thread: it dies with the thread that made it.
 class Process {
  public:
@@ -74,34 +77,41 @@ class Process {
     if (posix_spawn(&pid_, program.c_str(), nullptr, nullptr, argv.data(), environ) != 0)
       throw std::runtime_error("cannot start " + program);
   }
-  Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)), status_(other.status_) {}
+  Process(Process&& other) noexcept 
+      : pid_(std::exchange(other.pid_, -1)), status_(other.status_), killed_(other.killed_) {}
   Process& operator=(Process&& other) noexcept {
     std::swap(pid_, other.pid_);
     std::swap(status_, other.status_);
+    std::swap(killed_, other.killed_);
     return *this;
   }
   ~Process() {
     if (pid_ > 0 && !ended(3.0)) {
       std::fprintf(stderr, "worker %d did not end by itself\n", static_cast<int>(pid_));
+      bad_workers++;
       signal(SIGKILL);
       ended(10.0);
     }
   }
-  void signal(int number) const {
+  void signal(int number) {
     if (pid_ > 0) kill(pid_, number);
+    killed_ = killed_ || number == SIGKILL;
   }
   // Waits for the end and keeps the exit status.
   bool ended(double seconds) {
     if (pid_ <= 0) return true;
     if (!eventually([this] { return waitpid(pid_, &status_, WNOHANG) == pid_; }, seconds)) return false;
     pid_ = -1;
+    if (killed_ || (WIFEXITED(status_) && WEXITSTATUS(status_) == 0)) return true;
+    std::fprintf(stderr, "a worker ended with status 0x%x\n", static_cast<unsigned>(status_));
+    bad_workers++;
     return true;
   }
-  bool clean() const { return pid_ <= 0 && WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
 
  private:
   pid_t pid_ = -1;
   int status_ = 0;
+  bool killed_ = false;
 };
 
 // Peer events of one node.
@@ -173,14 +183,9 @@ class Cluster {
   }
   // Adds a worker and waits until it is a peer.
   void add(const Setup& setup) {
-    if (processes()) {
-      processes_.emplace(setup.host_id, Process(address_, setup));
-    } else {
-      locals_.push_back(std::make_unique<Local>(setup));
-      open_site(locals_.back()->site, locals_.back()->node);
-      locals_.back()->node.connect(address_);
-    }
-    if (!events.wait(setup.host_id, NRDMA_PEER_EVENT_JOINED, 20.0))
+    const uint64_t before = events.count(setup.host_id, NRDMA_PEER_EVENT_JOINED);
+    start(setup);
+    if (!eventually([&] { return events.count(setup.host_id, NRDMA_PEER_EVENT_JOINED) > before; }, 20.0))
       throw std::runtime_error("worker " + std::to_string(setup.host_id) + " did not join");
     hosts.push_back(setup.host_id);
   }
@@ -188,6 +193,16 @@ class Cluster {
   Process& process(uint32_t host) { return processes_.at(host); }
 
  private:
+  void start(const Setup& setup) {
+    if (processes()) {
+      processes_.erase(setup.host_id);
+      processes_.emplace(setup.host_id, Process(address_, setup));
+      return;
+    }
+    locals_.push_back(std::make_unique<Local>(setup));
+    open_site(locals_.back()->site, locals_.back()->node);
+    locals_.back()->node.connect(address_);
+  }
   static Setup requester(const Setup& setup, Setup own) {
     own.host_id = 1;
     own.zero_copy = setup.zero_copy;
@@ -261,6 +276,15 @@ inline int worker_main(char** argv) {
   }
 }
 
+// The verdict of a whole program: its cases, its workers, and what lies around.
+inline int verdict(int failed) {
+  const std::set<std::string> left = left_behind();
+  for (const std::string& name : left) std::fprintf(stderr, "left behind: %s\n", name.c_str());
+  if (bad_workers != 0) std::fprintf(stderr, "%d workers did not end well\n", bad_workers.load());
+  Scratch::remove();
+  return failed != 0 || bad_workers != 0 || !left.empty() ? 1 : 0;
+}
+
 // Plays the worker when asked to (true: `code` is the exit code), else takes --engine and starts the clock.
 inline bool start_program(int argc, char** argv, int* code, double limit_s) {
   char path[4096];
@@ -272,6 +296,7 @@ inline bool start_program(int argc, char** argv, int* code, double limit_s) {
   }
   for (int i = 1; i + 1 < argc; ++i)
     if (std::string(argv[i]) == "--engine") engine = argv[i + 1];
+  left_behind();  // what was there before
   Scratch::make();
   watch_start(&watch, limit_s, [] { Scratch::remove(); });
   return false;

@@ -27,11 +27,7 @@ struct Announcer : doctest::IReporter {
 
 inline int run_cases(int argc, char** argv) {
   doctest::Context context(argc, argv);
-  const int failed = context.run();
-  const std::set<std::string> left = left_behind();
-  for (const std::string& name : left) std::fprintf(stderr, "left behind: %s\n", name.c_str());
-  Scratch::remove();
-  return failed != 0 || !left.empty() ? 1 : 0;
+  return verdict(context.run());
 }
 
 }  // namespace rig

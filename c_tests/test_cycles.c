@@ -230,6 +230,5 @@ int main(int argc, char **argv)
         cycles(engines[i], count);
         forks(engines[i]);
     }
-    pair_cleanup();
     return 0;
 }

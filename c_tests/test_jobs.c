@@ -348,6 +348,5 @@ int main(void)
         CHECK_EQ(nrdma_node_unregister_class(nodes.b, class_id, 100), NRDMA_NOT_REGISTERED);
         pair_close(&nodes);
     }
-    pair_cleanup();
     return 0;
 }
