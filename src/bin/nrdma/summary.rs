@@ -310,6 +310,7 @@ mod tests {
         };
         let peer = Peer {
             host_id: 7,
+            alive: false,
             name: "worker-1".to_owned(),
             transport: "shm".to_owned(),
         };
