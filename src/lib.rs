@@ -9,4 +9,18 @@ pub mod abi;
 pub(crate) mod core;
 pub(crate) mod memory;
 pub(crate) mod sys;
+#[cfg(test)]
+mod tests;
 pub(crate) mod transport;
+
+/// The backends of this build. The engines' order is the order of preference.
+pub(crate) fn backends() -> core::node::Backends {
+    core::node::Backends {
+        memory: std::sync::Arc::new(memory::host::HostMemory),
+        engines: transport::engines(),
+        networks: transport::networks(),
+        waiter: transport::waiter,
+        random: sys::random::bytes::<16>,
+        cookie: transport::cookie,
+    }
+}

@@ -48,6 +48,18 @@ pub(crate) trait Block: Send + Sync {
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<()>;
     /// Copies bytes out; checked.
     fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()>;
+    /// Clears bytes; checked.
+    fn zero(&self, offset: usize, len: usize) -> Result<()> {
+        static ZEROS: [u8; 16384] = [0; 16384];
+        let mut done = 0;
+        while done < len {
+            let step = ZEROS.len().min(len - done);
+            let at = offset.saturating_add(done);
+            self.write(at, ZEROS.get(..step).unwrap_or_default())?;
+            done += step;
+        }
+        Ok(())
+    }
     /// Asks for the first `len` bytes' pages now; a hint.
     fn prefault(&self, len: usize);
     /// Gives the pages back to the system although a peer may still have them mapped; the contents are lost.

@@ -1,8 +1,30 @@
 //! What nrdma means: buffers, their cache, peers, and jobs made of fragments. No unsafe code, no backend.
 #![forbid(unsafe_code)]
+pub(crate) mod account;
 pub(crate) mod buffer;
 pub(crate) mod cache;
+pub(crate) mod class;
+pub(crate) mod config;
 pub(crate) mod error;
+pub(crate) mod flight;
+pub(crate) mod fragment;
+pub(crate) mod home;
+pub(crate) mod job;
+pub(crate) mod lead;
+pub(crate) mod log;
+pub(crate) mod magazine;
+pub(crate) mod membership;
 pub(crate) mod memory;
+pub(crate) mod node;
+pub(crate) mod peer;
+pub(crate) mod pool;
+pub(crate) mod region;
+pub(crate) mod registry;
+pub(crate) mod remote;
+pub(crate) mod run;
+pub(crate) mod scheduler;
+pub(crate) mod shared;
+pub(crate) mod sleeper;
+pub(crate) mod stats;
 pub(crate) mod transport;
 pub(crate) mod wire;

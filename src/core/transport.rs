@@ -200,6 +200,8 @@ pub(crate) struct Session {
     pub(crate) own_instance: u64,
     /// The peer's.
     pub(crate) peer_instance: u64,
+    /// Both nodes live in this process.
+    pub(crate) same_process: bool,
 }
 
 /// An engine: turns an authenticated control channel into a link.

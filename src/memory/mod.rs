@@ -1,1 +1,2 @@
-//! .
+//! Backends that make memory, one folder each.
+pub(crate) mod host;

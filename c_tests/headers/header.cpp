@@ -1,0 +1,44 @@
+// Every inline function of nrdma.hpp, used once.
+#include <nrdma/nrdma.hpp>
+#include <nrdma/nrdma.hpp>
+
+using mi::neuraylib::IRDMA_buffer;
+using mi::neuraylib::IRDMA_context;
+
+int use(const nrdma_job& job, const nrdma_job_class& job_class)
+{
+    nrdma::Node node;
+    nrdma_node_config config = NRDMA_NODE_CONFIG_INIT;
+    int status = node.create(&config);
+    nrdma::Node other(static_cast<nrdma::Node&&>(node));
+    node = static_cast<nrdma::Node&&>(other);
+    char bound[128];
+    uint32_t host = 0;
+    uint64_t n = 0;
+    nrdma_stats stats;
+    nrdma_peer_info info[2];
+    status |=
+        node.listen("unix:/run/x", bound, sizeof bound) | node.connect(bound, &host) | node.connect(bound);
+    status |= node.wait_peers(1, 1000) | node.peers(info, 2, &n) | node.stats(stats) | node.trim(0);
+    status |= node.set_peer_callback(nullptr, nullptr);
+    status |= node.register_class(IRDMA_buffer::IID(), job_class);
+    status |= node.register_class(nrdma_uuid NRDMA_IID_RDMA_BUFFER, job_class);
+    status |= node.unregister_class(IRDMA_buffer::IID(), 0);
+    status |= node.unregister_class(nrdma_uuid NRDMA_IID_RDMA_BUFFER, 0);
+    status |= node.execute(job, 1) | node.execute_async(job, 1, nullptr, &n) | node.cancel(n);
+    nrdma::Handle<IRDMA_context> context(node.get_rdma_context(node.host_id()));
+    if (!context || !node)
+        return 1;
+    nrdma::Handle<IRDMA_buffer> buffer(context->get_write_memory(1));
+    const IRDMA_buffer* seen = buffer.get();
+    const IRDMA_context* same = context.get();
+    status |=
+        nrdma::to_interface(nrdma::to_c(seen)) != seen || nrdma::to_interface(nrdma::to_c(same)) != same;
+    status |= nrdma::to_interface(nrdma::to_c(buffer.get())) != buffer.get();
+    status |= nrdma::to_interface(nrdma::to_c(context.get())) != context.get();
+    status |= nrdma::to_uuid(nrdma::to_c(context->get_iid())) != context->get_iid();
+    status |= node.disconnect(host) | node.shutdown();
+    nrdma_node* left = node.release();
+    node.reset(left);
+    return status | (node.get() == nullptr);
+}

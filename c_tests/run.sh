@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# Everything that must hold, on a fresh Debian 12 with Rust and gcc: installs the packages that are missing,
+# then runs every check and test. The last line is "N passed, N failed, N skipped"; the exit status is 0 only
+# when nothing failed and nothing was skipped that is not expected to be. Logs are in build/logs.
+#
+#   c_tests/run.sh            all stages
+#   c_tests/run.sh ctest      the named stages only: fmt clippy cargo_debug cargo_release doc loom tsan ctest asan
+set -uo pipefail
+
+PACKAGES=(
+    cmake ninja-build g++ clang pkg-config binutils
+    doctest-dev         # the C++ tests
+    valgrind            # the C tests again
+    abigail-tools       # abidw, abidiff
+    libx11-dev          # macros that the headers must live with
+    ucx-utils           # ucx_perftest, for the benches
+)
+STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan)
+# What ThreadSanitizer runs: reference counts and the cache. The rest of std is not instrumented.
+TSAN_TESTS=(abi::com abi::buffer core::buffer core::cache)
+# Tests that may be skipped everywhere (cargo's "ignored" among them).
+EXPECTED_SKIPS=0
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+exec </dev/null
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CLICOLOR=0
+logs=$PWD/build/logs
+cargo_dir=$PWD/build/cargo
+host=$(rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+mkdir -p "$logs" "$cargo_dir"
+passed=0 failed=0 skipped=0
+# What the running stage counted.
+stage_passed=0 stage_failed=0 stage_skipped=0
+
+# ---- packages ----
+
+install_packages() {
+    command -v apt-get >/dev/null || {
+        echo "no apt-get here: make sure to have ${PACKAGES[*]}"
+        return
+    }
+    local missing=() package sudo=()
+    for package in "${PACKAGES[@]}"; do
+        [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) == *"ok installed" ]] || missing+=("$package")
+    done
+    ((${#missing[@]})) || return 0
+    echo "installing ${missing[*]}"
+    ((EUID == 0)) || sudo=(sudo -n)
+    "${sudo[@]}" apt-get update -qq >"$logs/apt.log" 2>&1
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        "${missing[@]}" >>"$logs/apt.log" 2>&1 || {
+        tail -n 20 "$logs/apt.log"
+        echo "installing failed; the stages that need these packages will say so"
+    }
+}
+
+# ---- counting ----
+
+# Adds up cargo's "test result:" lines of a log.
+count_cargo() {
+    local line
+    while read -r line; do
+        [[ $line =~ ([0-9]+)\ passed\;\ ([0-9]+)\ failed\;\ ([0-9]+)\ ignored ]] || continue
+        ((stage_passed += BASH_REMATCH[1], stage_failed += BASH_REMATCH[2], stage_skipped += BASH_REMATCH[3]))
+    done < <(grep -a 'test result:' "$1")
+}
+
+# Adds up one of ctest's JUnit files.
+count_ctest() {
+    [[ -f $1 ]] || return
+    local total bad disabled skip
+    total=$(junit_number "$1" tests) bad=$(junit_number "$1" failures)
+    disabled=$(junit_number "$1" disabled) skip=$(junit_number "$1" skipped)
+    ((stage_passed += total - bad - disabled - skip, stage_failed += bad, stage_skipped += disabled + skip))
+}
+
+junit_number() {
+    tr '\n\t' '  ' <"$1" | sed -n "s/.*<testsuite [^>]* $2=\"\([0-9]*\)\".*/\1/p" | grep . || echo 0
+}
+
+# ---- stages: each writes to its log and returns non-zero when something is wrong ----
+
+fmt() { cargo fmt --check; }
+
+clippy() { cargo clippy --locked --all-targets --target-dir "$cargo_dir/tool" -- -D warnings; }
+
+cargo_tests() { # arguments for cargo test
+    cargo test --locked --no-fail-fast "$@" >"$logs/$stage.tests" 2>&1
+    local rc=$?
+    cat "$logs/$stage.tests"
+    count_cargo "$logs/$stage.tests"
+    if ((stage_passed == 0)); then
+        echo "no test ran"
+        return 1
+    fi
+    return $rc
+}
+
+cargo_debug() { cargo_tests --target-dir "$cargo_dir/tool"; }
+
+cargo_release() { cargo_tests --release --target-dir "$cargo_dir/tool"; }
+
+doc() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items --target-dir "$cargo_dir/tool"; }
+
+# Every test whose name says loom, with loom's types under the code. Optimised, or it takes for ever.
+loom() {
+    RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+        cargo_tests --release --lib --target-dir "$cargo_dir/loom" -- loom
+}
+
+tsan() {
+    local runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER
+    # ThreadSanitizer wants the address layout that it knows; some containers do not allow to ask for it.
+    setarch -R true 2>/dev/null && local -x "$runner=setarch -R"
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+        TSAN_OPTIONS="suppressions=$PWD/c_tests/tsan.supp exitcode=66" \
+        cargo_tests --lib --target "$host" --target-dir "$cargo_dir/tsan" -- "${TSAN_TESTS[@]}"
+}
+
+cmake_preset() { # preset
+    cmake --preset "$1" && cmake --build --preset "$1" || return 1
+    rm -f "build/$1/junit.xml"
+    ctest --preset "$1" --output-junit "$PWD/build/$1/junit.xml"
+    local rc=$?
+    count_ctest "build/$1/junit.xml"
+    return $rc
+}
+
+ctest_release() { cmake_preset release; }
+
+asan() { cmake_preset asan; }
+
+# ---- the run ----
+
+run_stage() {
+    stage=$1
+    local action=$stage begin=$SECONDS rc
+    [[ $stage == ctest ]] && action=ctest_release
+    stage_passed=0 stage_failed=0 stage_skipped=0
+    printf '%-14s ' "$stage"
+    "$action" >"$logs/$stage.log" 2>&1
+    rc=$?
+    # A stage that failed without a failed test counts as one.
+    ((rc == 0 || stage_failed > 0)) || stage_failed=1
+    ((passed += stage_passed, failed += stage_failed, skipped += stage_skipped))
+    printf '%4d s  %d passed, %d failed, %d skipped\n' $((SECONDS - begin)) $stage_passed $stage_failed $stage_skipped
+    if ((rc != 0)); then
+        echo "---- $stage failed (build/logs/$stage.log):"
+        grep -anE '^error|FAILED|panicked|warning: unused|\*\*\*Failed|Timeout|SUMMARY: |: error' "$logs/$stage.log" | head -n 20
+        tail -n 40 "$logs/$stage.log"
+        echo "----"
+    fi
+}
+
+install_packages
+stages=("${STAGES[@]}")
+(($# == 0)) || stages=("$@")
+for stage in "${stages[@]}"; do
+    [[ " ${STAGES[*]} " == *" $stage "* ]] || {
+        echo "no stage $stage; there are: ${STAGES[*]}" >&2
+        exit 2
+    }
+done
+for name in "${stages[@]}"; do
+    run_stage "$name"
+done
+printf '%-14s %4d s\n' all $SECONDS
+if ((skipped > EXPECTED_SKIPS)); then
+    echo "$skipped tests were skipped, $EXPECTED_SKIPS were expected"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0 && passed > 0 && skipped <= EXPECTED_SKIPS))

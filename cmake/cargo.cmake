@@ -1,0 +1,83 @@
+# The targets that cargo builds: nrdma::nrdma, nrdma::static and the command.
+set(_args build --locked --manifest-path ${PROJECT_SOURCE_DIR}/Cargo.toml)
+set(_env)
+set(_profile release)
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  set(_profile debug)
+else()
+  list(APPEND _args --release)
+endif()
+
+set(_triple ${NRDMA_CARGO_TARGET})
+if(NRDMA_SANITIZE)
+  # Sanitizers are unstable in rustc. With --target they stay out of build scripts and macros.
+  set(_env RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address)
+  if(NOT _triple)
+    set(_triple ${CMAKE_SYSTEM_PROCESSOR}-unknown-linux-gnu)
+  endif()
+endif()
+set(_sub ${_profile})
+if(_triple)
+  list(APPEND _args --target ${_triple})
+  set(_sub ${_triple}/${_profile})
+endif()
+separate_arguments(_more UNIX_COMMAND "${NRDMA_CARGO_FLAGS}")
+
+# The library is built without the command's dependencies. Each has a directory of its own, because both
+# builds would put their libnrdma.so into the same place.
+set(NRDMA_LIBRARY_DIR ${NRDMA_CARGO_DIR}/lib/${_sub})
+set(NRDMA_TOOL_FILE ${NRDMA_CARGO_DIR}/tool/${_sub}/nrdma${CMAKE_EXECUTABLE_SUFFIX})
+set(_static ${NRDMA_LIBRARY_DIR}/libnrdma.a)
+set(_implib)
+if(WIN32)
+  set(_shared ${NRDMA_LIBRARY_DIR}/nrdma.dll)
+  set(_implib ${NRDMA_LIBRARY_DIR}/libnrdma.dll.a)
+else()
+  set(_shared ${NRDMA_LIBRARY_DIR}/libnrdma.so)
+  set(NRDMA_SONAME libnrdma.so.${PROJECT_VERSION_MAJOR})
+endif()
+
+# cargo decides what is stale: these run in every build and are quick when nothing changed.
+add_custom_target(nrdma_cargo ALL
+  COMMAND ${CMAKE_COMMAND} -E env ${_env}
+    ${CARGO} ${_args} --target-dir ${NRDMA_CARGO_DIR}/lib --lib --no-default-features ${_more}
+  BYPRODUCTS ${_shared} ${_static} ${_implib}
+  USES_TERMINAL VERBATIM)
+if(NRDMA_SONAME)
+  # Programs of this build tree look for the library under its soname.
+  add_custom_command(TARGET nrdma_cargo POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E create_symlink libnrdma.so ${NRDMA_LIBRARY_DIR}/${NRDMA_SONAME})
+endif()
+
+if(NRDMA_TOOL)
+  add_custom_target(nrdma_tool ALL
+    COMMAND ${CMAKE_COMMAND} -E env ${_env}
+      ${CARGO} ${_args} --target-dir ${NRDMA_CARGO_DIR}/tool --bin nrdma ${_more}
+    BYPRODUCTS ${NRDMA_TOOL_FILE}
+    USES_TERMINAL VERBATIM)
+endif()
+
+add_library(nrdma SHARED IMPORTED GLOBAL)
+add_library(nrdma::nrdma ALIAS nrdma)
+add_dependencies(nrdma nrdma_cargo)
+target_include_directories(nrdma INTERFACE ${PROJECT_SOURCE_DIR}/include)
+set_target_properties(nrdma PROPERTIES IMPORTED_LOCATION ${_shared})
+if(WIN32)
+  set_target_properties(nrdma PROPERTIES IMPORTED_IMPLIB ${_implib})
+else()
+  set_target_properties(nrdma PROPERTIES IMPORTED_SONAME ${NRDMA_SONAME})
+endif()
+
+# What rustc's --print native-static-libs lists.
+if(WIN32)
+  set(NRDMA_STATIC_LIBS ntdll userenv ws2_32 bcrypt)
+else()
+  set(NRDMA_STATIC_LIBS gcc_s util rt pthread m dl c)
+endif()
+add_library(nrdma_static STATIC IMPORTED GLOBAL)
+add_library(nrdma::static ALIAS nrdma_static)
+add_dependencies(nrdma_static nrdma_cargo)
+target_include_directories(nrdma_static INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(nrdma_static INTERFACE NRDMA_STATIC)
+target_link_libraries(nrdma_static INTERFACE ${NRDMA_STATIC_LIBS})
+set_target_properties(nrdma_static PROPERTIES IMPORTED_LOCATION ${_static})

@@ -1,0 +1,38 @@
+# The install tree: relocatable, with find_package and pkg-config files.
+set(_cmakedir ${CMAKE_INSTALL_LIBDIR}/cmake/nrdma)
+if(WIN32)
+  install(FILES ${_shared} DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES ${_implib} ${_static} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set(NRDMA_SHARED_PATH ${CMAKE_INSTALL_BINDIR}/nrdma.dll)
+else()
+  set(_full libnrdma.so.${PROJECT_VERSION})
+  set(_links ${CMAKE_BINARY_DIR}/links)
+  file(MAKE_DIRECTORY ${_links})
+  file(CREATE_LINK ${_full} ${_links}/${NRDMA_SONAME} SYMBOLIC)
+  file(CREATE_LINK ${NRDMA_SONAME} ${_links}/libnrdma.so SYMBOLIC)
+  install(PROGRAMS ${_shared} DESTINATION ${CMAKE_INSTALL_LIBDIR} RENAME ${_full})
+  install(FILES ${_links}/${NRDMA_SONAME} ${_links}/libnrdma.so ${_static} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set(NRDMA_SHARED_PATH ${CMAKE_INSTALL_LIBDIR}/${_full})
+endif()
+if(NRDMA_TOOL)
+  install(PROGRAMS ${NRDMA_TOOL_FILE} DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY include/nrdma DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+install(FILES LICENSE-APACHE LICENSE-MIT DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# install(EXPORT) does not take imported targets, so the config file is written by hand.
+configure_package_config_file(cmake/nrdmaConfig.cmake.in ${CMAKE_BINARY_DIR}/nrdmaConfig.cmake
+  INSTALL_DESTINATION ${_cmakedir}
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR NRDMA_SHARED_PATH)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/nrdmaConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/nrdmaConfig.cmake ${CMAKE_BINARY_DIR}/nrdmaConfigVersion.cmake
+  DESTINATION ${_cmakedir})
+
+# From the .pc file up to the prefix: lib/<triple> is one level deeper than lib.
+file(RELATIVE_PATH NRDMA_PC_UP /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
+string(REGEX REPLACE "/$" "" NRDMA_PC_UP "${NRDMA_PC_UP}")
+list(TRANSFORM NRDMA_STATIC_LIBS PREPEND "-l" OUTPUT_VARIABLE NRDMA_PC_PRIVATE)
+string(REPLACE ";" " " NRDMA_PC_PRIVATE "${NRDMA_PC_PRIVATE}")
+configure_file(cmake/nrdma.pc.in ${CMAKE_BINARY_DIR}/nrdma.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/nrdma.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,827 @@
+#ifndef NRDMA_NRDMA_H
+#define NRDMA_NRDMA_H
+
+/* Written by cbindgen from src/abi; change it there, then: NRDMA_HEADER=write cargo test --test header */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NRDMA_VERSION_MAJOR 0
+#define NRDMA_VERSION_MINOR 1
+#define NRDMA_VERSION_PATCH 0
+
+#if UINTPTR_MAX != UINT64_MAX
+#  error "nrdma is for 64-bit platforms"
+#endif
+
+#if defined(_WIN32) && !defined(NRDMA_STATIC)
+#  define NRDMA_API __declspec(dllimport)
+#elif defined(__GNUC__)
+#  define NRDMA_API __attribute__((visibility("default")))
+#else
+#  define NRDMA_API
+#endif
+
+/* "none" or "never" for a field of any unsigned type: all its bits are one. */
+#define NRDMA_NONE (-1)
+
+/* Interface ids, as initialisers of an nrdma_uuid. */
+#define NRDMA_IID_INTERFACE { 0, 0, 0, 0 }
+#define NRDMA_IID_RDMA_BUFFER { 0x9b7b00e6u, 0x4a079539u, 0xdd9d1a88u, 0xfe6d5c91u }
+#define NRDMA_IID_RDMA_BUFFER_2019 { 0xa2c75819u, 0x4348752au, 0x5a95629fu, 0x12edcf2au }
+#define NRDMA_IID_RDMA_CONTEXT { 0x5f3980e9u, 0x478dfadcu, 0x104418bbu, 0xb5f76fa4u }
+
+/* The face of the objects that a call takes or gives: the virtual tables of the caller's compiler. */
+#ifdef _MSC_VER
+#  define NRDMA_CXX_ABI_HOST NRDMA_CXX_ABI_MSVC
+#else
+#  define NRDMA_CXX_ABI_HOST NRDMA_CXX_ABI_ITANIUM
+#endif
+
+/* cbindgen may name an object before it declares it. */
+struct nrdma_buffer;
+struct nrdma_context;
+struct nrdma_node;
+struct nrdma_writer;
+
+/* The bytes of the buffer did not travel yet. */
+#define NRDMA_PATH_NONE 0
+
+/* Both ends used the same memory. */
+#define NRDMA_PATH_MAPPED 1
+
+/* RDMA, memory to memory. */
+#define NRDMA_PATH_DIRECT 2
+
+/* Through a bounce buffer. */
+#define NRDMA_PATH_STAGED 3
+
+/* Copied by the processor. */
+#define NRDMA_PATH_COPIED 4
+
+/* All fragments run on this host. */
+#define NRDMA_LOCAL 0
+
+/* Fragments are spread over this host and its peers. */
+#define NRDMA_CLUSTER 1
+
+/* At most one fragment for each remote host. */
+#define NRDMA_ONCE_PER_HOST 2
+
+/* The job says which host runs which fragment. */
+#define NRDMA_USER_DEFINED 3
+
+/* In nrdma_job.flags: a fragment may run again on another host although an intermediate result of it was
+   delivered. */
+#define NRDMA_JOB_RERUN_AFTER_PARTIAL 1
+
+/* In nrdma_result.flags: the last result of its fragment. */
+#define NRDMA_RESULT_FINAL 1
+
+/* No records. */
+#define NRDMA_LOG_OFF 0
+
+/* What failed. */
+#define NRDMA_LOG_ERROR 1
+
+/* What is likely wrong. */
+#define NRDMA_LOG_WARN 2
+
+/* What happens, once in a while. */
+#define NRDMA_LOG_INFO 3
+
+/* Why something happened as it did. */
+#define NRDMA_LOG_DEBUG 4
+
+/* Everything. */
+#define NRDMA_LOG_TRACE 5
+
+/* A peer was connected. */
+#define NRDMA_PEER_EVENT_JOINED 1
+
+/* A peer left in good order. */
+#define NRDMA_PEER_EVENT_LEFT 2
+
+/* A peer was lost. */
+#define NRDMA_PEER_EVENT_LOST 3
+
+/* One process's membership; see nrdma_node_create. */
+typedef struct nrdma_node nrdma_node;
+
+/* Where a fragment writes a result that goes as bytes. Valid during execute_remote_bytes. */
+typedef struct nrdma_writer nrdma_writer;
+
+/* A buffer: a mi::neuraylib::IRDMA_buffer of the face it was made for. */
+typedef struct nrdma_buffer {
+    /* The object's function table. */
+    const void *vtbl;
+} nrdma_buffer;
+
+/* An interface id or a class id, laid out as mi::base::Uuid. */
+typedef struct nrdma_uuid {
+    /* First word. */
+    uint32_t id1;
+    /* Second word. */
+    uint32_t id2;
+    /* Third word. */
+    uint32_t id3;
+    /* Fourth word. */
+    uint32_t id4;
+} nrdma_uuid;
+
+/* The context of one host: a mi::neuraylib::IRDMA_context of the face it was made for. */
+typedef struct nrdma_context {
+    /* The object's function table. */
+    const void *vtbl;
+} nrdma_context;
+
+/* What a call returned: 0 is success, errors are negative, in ranges by what is broken. */
+typedef int32_t nrdma_status;
+
+/* Runs body(arg) and catches what it throws: 0, or 1 with the exception's text in `what`. */
+typedef int32_t (*nrdma_guard_fn)(void (*body)(void *arg), void *arg, char *what, uint64_t capacity);
+
+/* What a fragment's function is told. Valid during the call. */
+typedef struct nrdma_fragment {
+    /* sizeof(nrdma_fragment) of the library. */
+    uint64_t struct_size;
+    /* Which fragment. */
+    uint64_t index;
+    /* Of how many. */
+    uint64_t count;
+    /* Stable for the thread, different for each running one. */
+    uint64_t thread_id;
+    /* The requester's host id. */
+    uint32_t host_id;
+    /* 0 at the first try. */
+    uint32_t attempt;
+} nrdma_fragment;
+
+/* Which C++ compiler's layout an object has. */
+typedef int32_t nrdma_cxx_abi;
+
+/* A class of jobs that this host runs for others. Copied at registration. */
+typedef struct nrdma_job_class {
+    /* sizeof(nrdma_job_class) of the host. */
+    uint64_t struct_size;
+    /* Passed to create. */
+    void *user;
+    /* The host's C++ layout; NRDMA_JOB_CLASS_INIT sets it. */
+    nrdma_cxx_abi abi;
+    /* 0. */
+    uint32_t reserved;
+    /* Makes the replica, once per job and host. */
+    nrdma_status (*create)(void *user, const void *payload, uint64_t size, void **replica);
+    /* Runs a fragment that has a result buffer; *result is +1, or NULL: nothing to send. */
+    nrdma_status (*execute_remote)(void *replica,
+                                   const struct nrdma_fragment *fragment,
+                                   struct nrdma_context *context,
+                                   struct nrdma_buffer **result);
+    /* Runs a fragment whose result goes as bytes. */
+    nrdma_status (*execute_remote_bytes)(void *replica,
+                                         const struct nrdma_fragment *fragment,
+                                         struct nrdma_writer *writer);
+    /* The job is abandoned; fragments may still run. */
+    void (*cancel)(void *replica);
+    /* The job is over and no fragment runs. */
+    void (*destroy)(void *replica);
+} nrdma_job_class;
+
+/* What is told with a result. Valid during the call. */
+typedef struct nrdma_result {
+    /* sizeof(nrdma_result) of the library. */
+    uint64_t struct_size;
+    /* Which fragment. */
+    uint64_t index;
+    /* Of how many. */
+    uint64_t count;
+    /* Bytes received. */
+    uint64_t size;
+    /* The host that ran the fragment. */
+    uint32_t host_id;
+    /* 0 at the first try. */
+    uint32_t attempt;
+    /* 0 for the fragment's first result. */
+    uint32_t sequence;
+    /* NRDMA_RESULT_FINAL. */
+    uint32_t flags;
+    /* How the bytes came: NRDMA_PATH_*. */
+    int32_t path;
+    /* 0. */
+    uint32_t reserved;
+} nrdma_result;
+
+/* A job. Start from NRDMA_JOB_INIT. Everything it points to lives until execute returns or done is called.
+   The functions run on the node's threads and on the one inside execute, several at a time for different
+   fragments; they must not throw unless the host includes nrdma.hpp. */
+typedef struct nrdma_job {
+    /* sizeof(nrdma_job) of the host. */
+    uint64_t struct_size;
+    /* Passed to every function. */
+    void *user;
+    /* The class of which remote hosts make replicas. */
+    struct nrdma_uuid class_id;
+    /* What a replica is made from. */
+    const void *payload;
+    /* Its size in bytes, at most 256 MiB. */
+    uint64_t payload_size;
+    /* NRDMA_LOCAL, NRDMA_CLUSTER, NRDMA_ONCE_PER_HOST or NRDMA_USER_DEFINED. */
+    int32_t mode;
+    /* Lower runs first; not negative. */
+    int32_t priority;
+    /* The host's C++ layout; NRDMA_JOB_INIT sets it. */
+    nrdma_cxx_abi abi;
+    /* Milliseconds from the call to the end; 0 or NRDMA_NONE is no limit. */
+    uint32_t timeout_ms;
+    /* Fragments that run at once on one host; 0 is no limit. */
+    uint64_t thread_limit;
+    /* NRDMA_JOB_RERUN_AFTER_PARTIAL. */
+    uint64_t flags;
+    /* Runs a fragment here; NULL: fragments only run on other hosts. */
+    nrdma_status (*execute_fragment)(void *user, const struct nrdma_fragment *fragment);
+    /* The buffer, from this context, for the result of a fragment that goes to the context's host, +1; NULL:
+       the result comes as bytes. */
+    struct nrdma_buffer *(*get_result_buffer)(void *user, struct nrdma_context *context, uint64_t index);
+    /* Takes a result in its buffer, which is borrowed: retain it to keep it. */
+    nrdma_status (*receive_result)(void *user, struct nrdma_buffer *buffer, const struct nrdma_result *result);
+    /* Takes a result as bytes. */
+    nrdma_status (*receive_bytes)(void *user, const uint8_t *bytes, const struct nrdma_result *result);
+    /* NRDMA_USER_DEFINED: fills in a host id for each fragment; 0 is this host, an unknown one skips it. */
+    void (*assign_hosts)(void *user, uint32_t *slots, uint64_t count);
+    /* A fragment will have no (further) result. */
+    void (*fragment_failed)(void *user, uint64_t index, nrdma_status why, const char *text);
+    /* The job is abandoned with fragments outstanding. */
+    void (*cancel)(void *user);
+} nrdma_job;
+
+/* Receives one record: its level NRDMA_LOG_*, where it comes from, and its text. Called on any thread,
+   several at once. */
+typedef void (*nrdma_log_fn)(void *user, int32_t level, const char *target, const char *message);
+
+/* A node's settings. Start from NRDMA_NODE_CONFIG_INIT; 0 and NULL are the defaults. */
+typedef struct nrdma_node_config {
+    /* sizeof(nrdma_node_config) of the host. */
+    uint64_t struct_size;
+    /* In logs, stats and peer info. */
+    const char *name;
+    /* Cluster-wide; 0 is a random one. A duplicate is refused when it connects. */
+    uint32_t host_id;
+    /* Threads that run fragments; 0 is as many as cores, NRDMA_NONE runs nothing for others. */
+    uint32_t worker_threads;
+    /* Comma list of inproc, shm, best first; NULL is all (environment: NRDMA_TRANSPORTS). */
+    const char *transports;
+    /* The network interface to use; NULL is any (environment: NRDMA_INTERFACE). Unix sockets use none. */
+    const char *net_interface;
+    /* A secret of at least 16 bytes that all nodes share; NULL is only this user's processes on this machine
+       (environment: NRDMA_AUTH_TOKEN_FILE, a file of mode 0600). */
+    const char *auth_token;
+    /* 1 accepts peers without proof. */
+    uint32_t insecure;
+    /* 0 off, 1 wanted, 2 required. This version has no TLS. */
+    uint32_t tls;
+    /* Idle bytes that the cache keeps; 0 is min(1 GiB, 1/8 of memory or of the cgroup's limit), NRDMA_NONE
+       keeps nothing. */
+    uint64_t cache_idle_bytes;
+    /* How often a quiet peer is tested; 0 is 1000. */
+    uint32_t heartbeat_ms;
+    /* Silence after which a peer is lost; 0 is 5000, NRDMA_NONE is never (for debuggers). */
+    uint32_t peer_timeout_ms;
+    /* For connecting; 0 is 5000. */
+    uint32_t connect_timeout_ms;
+    /* For nrdma_node_destroy; 0 is 2000. */
+    uint32_t shutdown_timeout_ms;
+    /* 0 is CUDA's ordinals, 1 DiCE's numbering. */
+    int32_t gpu_id_base;
+    /* When result memory is handed out as write memory: 0 strict, 1 also when the host holds it, 2 never. */
+    uint32_t zero_copy;
+    /* 1 clears recycled memory. */
+    uint32_t zero_on_reuse;
+    /* 0. */
+    uint32_t reserved;
+} nrdma_node_config;
+
+/* A peer in figures. */
+typedef struct nrdma_peer_info {
+    /* sizeof(nrdma_peer_info) of the host. */
+    uint64_t struct_size;
+    /* Its id. */
+    uint32_t host_id;
+    /* 1 while it is connected. */
+    uint32_t alive;
+    /* Its name. */
+    char name[64];
+    /* Where it is. */
+    char address[128];
+    /* The engine: inproc, shm. */
+    char transport[16];
+    /* Bytes of results sent to it. */
+    uint64_t bytes_sent;
+    /* Bytes of results received from it. */
+    uint64_t bytes_received;
+    /* Fragments run here for it. */
+    uint64_t fragments_run;
+    /* Fragments sent to it. */
+    uint64_t fragments_sent;
+    /* The shortest round trip seen, in nanoseconds; 0 when none was measured. */
+    uint64_t round_trip_ns;
+} nrdma_peer_info;
+
+/* A node in figures. */
+typedef struct nrdma_stats {
+    /* sizeof(nrdma_stats) of the host. */
+    uint64_t struct_size;
+    /* Buffers that came from the cache. */
+    uint64_t cache_hits;
+    /* Buffers that had to be made. */
+    uint64_t cache_misses;
+    /* Bytes that rest in the cache. */
+    uint64_t cache_idle_bytes;
+    /* Buffers that are out. */
+    uint64_t live_buffers;
+    /* Bytes held outside of the cache. */
+    uint64_t live_bytes;
+    /* Bytes of results by path: the same memory on both sides. */
+    uint64_t bytes_mapped;
+    /* By RDMA. */
+    uint64_t bytes_direct;
+    /* Through a bounce buffer. */
+    uint64_t bytes_staged;
+    /* Copied once into place. */
+    uint64_t bytes_copied;
+    /* Fragments of our jobs that ran here. */
+    uint64_t fragments_local;
+    /* Fragments of our jobs that other hosts ran. */
+    uint64_t fragments_remote;
+    /* Fragments that ran here for others. */
+    uint64_t fragments_served;
+    /* Fragments that were tried again. */
+    uint64_t fragments_retried;
+    /* Connected peers. */
+    uint64_t peers;
+    /* Threads of the node. */
+    uint64_t threads;
+} nrdma_stats;
+
+/* The function table of a buffer for GCC, Clang and MinGW, with the slots of mi::neuraylib::IRDMA_buffer. */
+typedef struct nrdma_buffer_vtbl_itanium {
+    /* Adds a reference; the new count. */
+    uint32_t (*retain)(const struct nrdma_buffer *self_);
+    /* Drops a reference; the new count. */
+    uint32_t (*release)(const struct nrdma_buffer *self_);
+    /* +1 or NULL. */
+    const void *(*get_interface_const)(const struct nrdma_buffer *self_, const struct nrdma_uuid *iid);
+    /* +1 or NULL. */
+    void *(*get_interface)(struct nrdma_buffer *self_, const struct nrdma_uuid *iid);
+    /* IRDMA_buffer's id. */
+    struct nrdma_uuid (*get_iid)(const struct nrdma_buffer *self_);
+    /* The number of this buffer; never given twice. */
+    uint64_t (*get_id)(const struct nrdma_buffer *self_);
+    /* The GPU that holds the memory; -1 is main memory. */
+    int32_t (*get_gpu_id)(const struct nrdma_buffer *self_);
+    /* The memory, to read. */
+    const uint8_t *(*get_data_const)(const struct nrdma_buffer *self_);
+    /* The memory. */
+    uint8_t *(*get_data)(struct nrdma_buffer *self_);
+    /* Bytes asked for. */
+    uint64_t (*get_size)(const struct nrdma_buffer *self_);
+    /* A part of the buffer, +1, to read; NULL when not wholly inside. */
+    const struct nrdma_buffer *(*duplicate_const)(const struct nrdma_buffer *self_,
+                                                  uint64_t offset,
+                                                  uint64_t size);
+    /* A part of the buffer, +1; NULL when not wholly inside. */
+    struct nrdma_buffer *(*duplicate)(struct nrdma_buffer *self_, uint64_t offset, uint64_t size);
+    /* Whether the memory is a GPU's and registered for RDMA. */
+    bool (*is_gpudirect)(struct nrdma_buffer *self_);
+} nrdma_buffer_vtbl_itanium;
+
+/* The function table of a buffer for Microsoft's compiler. */
+typedef struct nrdma_buffer_vtbl_msvc {
+    /* Adds a reference; the new count. */
+    uint32_t (*retain)(const struct nrdma_buffer *self_);
+    /* Drops a reference; the new count. */
+    uint32_t (*release)(const struct nrdma_buffer *self_);
+    /* +1 or NULL. */
+    void *(*get_interface)(struct nrdma_buffer *self_, const struct nrdma_uuid *iid);
+    /* +1 or NULL. */
+    const void *(*get_interface_const)(const struct nrdma_buffer *self_, const struct nrdma_uuid *iid);
+    /* IRDMA_buffer's id. */
+    struct nrdma_uuid *(*get_iid)(const struct nrdma_buffer *self_, struct nrdma_uuid *result);
+    /* The number of this buffer; never given twice. */
+    uint64_t (*get_id)(const struct nrdma_buffer *self_);
+    /* The GPU that holds the memory; -1 is main memory. */
+    int32_t (*get_gpu_id)(const struct nrdma_buffer *self_);
+    /* The memory. */
+    uint8_t *(*get_data)(struct nrdma_buffer *self_);
+    /* The memory, to read. */
+    const uint8_t *(*get_data_const)(const struct nrdma_buffer *self_);
+    /* Bytes asked for. */
+    uint64_t (*get_size)(const struct nrdma_buffer *self_);
+    /* A part of the buffer, +1; NULL when not wholly inside. */
+    struct nrdma_buffer *(*duplicate)(struct nrdma_buffer *self_, uint64_t offset, uint64_t size);
+    /* A part of the buffer, +1, to read; NULL when not wholly inside. */
+    const struct nrdma_buffer *(*duplicate_const)(const struct nrdma_buffer *self_,
+                                                  uint64_t offset,
+                                                  uint64_t size);
+    /* Whether the memory is a GPU's and registered for RDMA. */
+    bool (*is_gpudirect)(struct nrdma_buffer *self_);
+} nrdma_buffer_vtbl_msvc;
+
+/* The function table of a context for GCC, Clang and MinGW, with the slots of mi::neuraylib::IRDMA_context. */
+typedef struct nrdma_context_vtbl_itanium {
+    /* Adds a reference; the new count. */
+    uint32_t (*retain)(const struct nrdma_context *self_);
+    /* Drops a reference; the new count. */
+    uint32_t (*release)(const struct nrdma_context *self_);
+    /* +1 or NULL. */
+    const void *(*get_interface_const)(const struct nrdma_context *self_, const struct nrdma_uuid *iid);
+    /* +1 or NULL. */
+    void *(*get_interface)(struct nrdma_context *self_, const struct nrdma_uuid *iid);
+    /* IRDMA_context's id. */
+    struct nrdma_uuid (*get_iid)(const struct nrdma_context *self_);
+    /* A buffer to send from, +1. */
+    struct nrdma_buffer *(*get_write_memory)(struct nrdma_context *self_, uint64_t size, int32_t gpu_id);
+    /* A buffer to receive into, +1. */
+    struct nrdma_buffer *(*get_read_memory)(struct nrdma_context *self_, uint64_t size, int32_t gpu_id);
+    /* The host's own memory as a buffer, +1. */
+    struct nrdma_buffer *(*wrap_user_buffer)(struct nrdma_context *self_,
+                                             uint8_t *data,
+                                             uint64_t size,
+                                             int32_t gpu_id);
+    /* Sends an intermediate result. */
+    int32_t (*flush)(struct nrdma_context *self_, struct nrdma_buffer *buffer);
+} nrdma_context_vtbl_itanium;
+
+/* The function table of a context for Microsoft's compiler. */
+typedef struct nrdma_context_vtbl_msvc {
+    /* Adds a reference; the new count. */
+    uint32_t (*retain)(const struct nrdma_context *self_);
+    /* Drops a reference; the new count. */
+    uint32_t (*release)(const struct nrdma_context *self_);
+    /* +1 or NULL. */
+    void *(*get_interface)(struct nrdma_context *self_, const struct nrdma_uuid *iid);
+    /* +1 or NULL. */
+    const void *(*get_interface_const)(const struct nrdma_context *self_, const struct nrdma_uuid *iid);
+    /* IRDMA_context's id. */
+    struct nrdma_uuid *(*get_iid)(const struct nrdma_context *self_, struct nrdma_uuid *result);
+    /* A buffer to send from, +1. */
+    struct nrdma_buffer *(*get_write_memory)(struct nrdma_context *self_, uint64_t size, int32_t gpu_id);
+    /* A buffer to receive into, +1. */
+    struct nrdma_buffer *(*get_read_memory)(struct nrdma_context *self_, uint64_t size, int32_t gpu_id);
+    /* The host's own memory as a buffer, +1. */
+    struct nrdma_buffer *(*wrap_user_buffer)(struct nrdma_context *self_,
+                                             uint8_t *data,
+                                             uint64_t size,
+                                             int32_t gpu_id);
+    /* Sends an intermediate result. */
+    int32_t (*flush)(struct nrdma_context *self_, struct nrdma_buffer *buffer);
+} nrdma_context_vtbl_msvc;
+
+/* Done. */
+#define NRDMA_OK 0
+
+/* A parameter is NULL or out of range; also neuray's flush() and execute_fragmented(). */
+#define NRDMA_INVALID_PARAMETER (-1)
+
+/* The call is for use inside a fragment. */
+#define NRDMA_NOT_IN_FRAGMENT (-2)
+
+/* A priority is negative. */
+#define NRDMA_INVALID_PRIORITY (-3)
+
+/* No memory, or no descriptors. */
+#define NRDMA_OUT_OF_MEMORY (-10)
+
+/* The limit on locked memory is too low. */
+#define NRDMA_MEMLOCK_LIMIT (-11)
+
+/* This build or this machine cannot do it. */
+#define NRDMA_NOT_SUPPORTED (-12)
+
+/* A driver is not installed. */
+#define NRDMA_DRIVER_MISSING (-13)
+
+/* A driver failed. */
+#define NRDMA_DRIVER_ERROR (-14)
+
+/* The caller's room is too small. */
+#define NRDMA_BUFFER_TOO_SMALL (-15)
+
+/* Nobody answers at the address. */
+#define NRDMA_UNREACHABLE (-30)
+
+/* The other end refused. */
+#define NRDMA_REFUSED (-31)
+
+/* It took longer than allowed. */
+#define NRDMA_TIMED_OUT (-32)
+
+/* The other end could not prove that it may connect, or we could not. */
+#define NRDMA_AUTH_FAILED (-33)
+
+/* The two ends have no protocol version in common. */
+#define NRDMA_VERSION_MISMATCH (-34)
+
+/* The other end broke the protocol. */
+#define NRDMA_PROTOCOL_ERROR (-35)
+
+/* The address is taken. */
+#define NRDMA_ADDRESS_IN_USE (-36)
+
+/* A peer is gone. */
+#define NRDMA_PEER_LOST (-60)
+
+/* A description of something that no longer exists. */
+#define NRDMA_STALE (-61)
+
+/* A fragment failed. */
+#define NRDMA_FRAGMENT_FAILED (-62)
+
+/* The job was cancelled. */
+#define NRDMA_CANCELLED (-63)
+
+/* The node was shut down. */
+#define NRDMA_SHUT_DOWN (-64)
+
+/* The class is not registered. */
+#define NRDMA_NOT_REGISTERED (-65)
+
+/* A bug in nrdma; nrdma_last_error() has the text. */
+#define NRDMA_PANIC (-90)
+
+/* The process is a fork of the one that made the object. */
+#define NRDMA_AFTER_FORK (-91)
+
+/* GCC, Clang, MinGW. */
+#define NRDMA_CXX_ABI_ITANIUM 0
+
+/* Microsoft's. */
+#define NRDMA_CXX_ABI_MSVC 1
+
+#ifdef __cplusplus
+extern "C" {
+#endif /* __cplusplus */
+
+/* Adds a reference; the new count, 0 when it is no buffer. */
+NRDMA_API uint32_t nrdma_buffer_retain(const struct nrdma_buffer *buffer);
+
+/* Drops a reference; the new count. */
+NRDMA_API uint32_t nrdma_buffer_release(const struct nrdma_buffer *buffer);
+
+/* The buffer as the interface with this id, +1; NULL when it has no such interface. */
+NRDMA_API void *nrdma_buffer_get_interface(struct nrdma_buffer *buffer, const struct nrdma_uuid *iid);
+
+/* IRDMA_buffer's id. */
+NRDMA_API void nrdma_buffer_get_iid(const struct nrdma_buffer *buffer, struct nrdma_uuid *out);
+
+/* The number of this buffer; never given twice by a process. 0 when it is no buffer. */
+NRDMA_API uint64_t nrdma_buffer_get_id(const struct nrdma_buffer *buffer);
+
+/* The GPU that holds the memory; -1 is main memory. */
+NRDMA_API int32_t nrdma_buffer_get_gpu_id(const struct nrdma_buffer *buffer);
+
+/* The memory: get_size bytes, aligned to 64 KiB from 64 KiB on, to 64 bytes below. */
+NRDMA_API uint8_t *nrdma_buffer_get_data(struct nrdma_buffer *buffer);
+
+/* The memory, to read. */
+NRDMA_API const uint8_t *nrdma_buffer_get_const_data(const struct nrdma_buffer *buffer);
+
+/* Bytes asked for. */
+NRDMA_API uint64_t nrdma_buffer_get_size(const struct nrdma_buffer *buffer);
+
+/* A part of the buffer as a buffer of its own, +1; it holds the whole. NULL when not wholly inside. */
+NRDMA_API
+struct nrdma_buffer *nrdma_buffer_duplicate(struct nrdma_buffer *buffer,
+                                            uint64_t offset,
+                                            uint64_t size);
+
+/* 1 when the memory is a GPU's and registered for RDMA, else 0. */
+NRDMA_API int32_t nrdma_buffer_is_gpudirect(struct nrdma_buffer *buffer);
+
+/* How the buffer's bytes last travelled: NRDMA_PATH_*. */
+NRDMA_API int32_t nrdma_buffer_get_path(const struct nrdma_buffer *buffer);
+
+/* Adds a reference; the new count, 0 when it is no context. */
+NRDMA_API uint32_t nrdma_context_retain(const struct nrdma_context *context);
+
+/* Drops a reference; the new count. */
+NRDMA_API uint32_t nrdma_context_release(const struct nrdma_context *context);
+
+/* The context as the interface with this id, +1; NULL when it has no such interface. */
+NRDMA_API void *nrdma_context_get_interface(struct nrdma_context *context, const struct nrdma_uuid *iid);
+
+/* IRDMA_context's id. */
+NRDMA_API void nrdma_context_get_iid(const struct nrdma_context *_context, struct nrdma_uuid *out);
+
+/* A buffer to send from, +1. Inside a fragment NULL when it is larger than the requester's result buffer; the
+   first one may be the result memory itself. */
+NRDMA_API
+struct nrdma_buffer *nrdma_context_get_write_memory(struct nrdma_context *context,
+                                                    uint64_t size,
+                                                    int32_t gpu_id);
+
+/* A buffer to receive into, +1; its memory comes from the cache and is not cleared. */
+NRDMA_API
+struct nrdma_buffer *nrdma_context_get_read_memory(struct nrdma_context *context,
+                                                   uint64_t size,
+                                                   int32_t gpu_id);
+
+/* The host's own memory as a buffer, +1. It must stay until the buffer is released and the job that uses it
+   has returned; it is never freed and never touched outside of [data, data + size). */
+NRDMA_API
+struct nrdma_buffer *nrdma_context_wrap_user_buffer(struct nrdma_context *context,
+                                                    uint8_t *data,
+                                                    uint64_t size,
+                                                    int32_t gpu_id);
+
+/* As nrdma_context_wrap_user_buffer; `done` runs once, on any thread, after the last use. It is not called
+   when the result is NULL. */
+NRDMA_API
+struct nrdma_buffer *nrdma_context_wrap_user_buffer_with(struct nrdma_context *context,
+                                                         uint8_t *data,
+                                                         uint64_t size,
+                                                         int32_t gpu_id,
+                                                         void (*done)(void *user),
+                                                         void *user);
+
+/* Sends an intermediate result, inside of execute_fragment_remote_rdma: 0 once the requester's callback has
+   returned. -1: no buffer of this context, too large, or the peer is gone; -2: outside. */
+NRDMA_API int32_t nrdma_context_flush(struct nrdma_context *context, struct nrdma_buffer *buffer);
+
+/* An English word or two for a status; static. */
+NRDMA_API const char *nrdma_status_string(nrdma_status status);
+
+/* What went wrong in this thread's last failing call, in one sentence; "" if none failed. Valid until the
+   thread's next failing call. */
+NRDMA_API const char *nrdma_last_error(void);
+
+/* Forgets this thread's last error. */
+NRDMA_API void nrdma_clear_error(void);
+
+/* The library's version: major * 1000000 + minor * 1000 + patch. */
+NRDMA_API uint32_t nrdma_version(void);
+
+/* The library's version as text, "0.1.0"; static. */
+NRDMA_API const char *nrdma_version_string(void);
+
+/* Gives nrdma a function, compiled in the host, that catches the host's exceptions; nrdma.hpp calls this.
+   The first one stays, and its module is kept loaded. */
+NRDMA_API void nrdma_donate_guard(nrdma_guard_fn guard);
+
+/* Gives nrdma the host's typeinfos, so that dynamic_cast, typeid and sanitizers work on its objects;
+   nrdma.hpp calls this. The order is buffer, context, scheduler, dice_configuration, serializer,
+   deserializer, job_execution_context, plugin; NULL is none. The first ones stay, and their module is
+   kept loaded. */
+NRDMA_API void nrdma_donate_rtti(const void *const *typeinfos, uint64_t count);
+
+/* 1 when the fragment's result is no longer wanted, else 0; poll it in long fragments. */
+NRDMA_API int32_t nrdma_fragment_cancelled(const struct nrdma_fragment *fragment);
+
+/* Makes a class of jobs known on this host and at its peers. */
+NRDMA_API
+nrdma_status nrdma_node_register_class(struct nrdma_node *node,
+                                       struct nrdma_uuid class_id,
+                                       const struct nrdma_job_class *class_);
+
+/* Takes a class back; returns when its last replica is gone. Not from a callback. NRDMA_NONE waits for ever. */
+NRDMA_API
+nrdma_status nrdma_node_unregister_class(struct nrdma_node *node,
+                                         struct nrdma_uuid class_id,
+                                         uint32_t timeout_ms);
+
+/* Runs a job of `count` fragments to its end; the calling thread helps. 0; -1 bad job or count 0 outside
+   NRDMA_ONCE_PER_HOST; -3 negative priority; NRDMA_FRAGMENT_FAILED, NRDMA_CANCELLED, NRDMA_TIMED_OUT. */
+NRDMA_API
+nrdma_status nrdma_node_execute(struct nrdma_node *node,
+                                const struct nrdma_job *job,
+                                uint64_t count);
+
+/* Starts a job; `done` is called once at its end, with the job's `user` and what nrdma_node_execute would have returned. An error
+   here means that it was not started. */
+NRDMA_API
+nrdma_status nrdma_node_execute_async(struct nrdma_node *node,
+                                      const struct nrdma_job *job,
+                                      uint64_t count,
+                                      void (*done)(void *user, nrdma_status status),
+                                      uint64_t *job_id);
+
+/* Abandons an asynchronous job; its done is called with NRDMA_CANCELLED. -1 when no such job runs. */
+NRDMA_API nrdma_status nrdma_node_cancel(struct nrdma_node *node, uint64_t job_id);
+
+/* Adds bytes to a fragment's result. */
+NRDMA_API nrdma_status nrdma_writer_write(struct nrdma_writer *writer, const void *data, uint64_t size);
+
+/* Sends what was written since the last flush as an intermediate result; returns once the requester's
+   callback has returned. */
+NRDMA_API nrdma_status nrdma_writer_flush(struct nrdma_writer *writer);
+
+/* Sets the function that receives log records up to max_level; NULL sets none. After the return the old
+   one no longer runs, unless this is called from it. previous and previous_user, which may be NULL, get the
+   old one. Without a function, the environment's NRDMA_LOG=error|warn|info|debug|trace sends records to
+   stderr. */
+NRDMA_API
+nrdma_status nrdma_set_log(nrdma_log_fn function,
+                           void *user,
+                           int32_t max_level,
+                           nrdma_log_fn *previous,
+                           void **previous_user);
+
+/* Makes a node; `config` NULL is all defaults. It listens to nothing yet. Ends with nrdma_node_destroy. */
+NRDMA_API nrdma_status nrdma_node_create(const struct nrdma_node_config *config, struct nrdma_node **node);
+
+/* The node's cluster-wide id; 0 when it is NULL. */
+NRDMA_API uint32_t nrdma_node_host_id(const struct nrdma_node *node);
+
+/* Listens on an address (unix:/path, unix:@name; unix: alone is a new one of its own). `bound` gets the
+   address to connect to; NRDMA_BUFFER_TOO_SMALL when it does not fit, and then nothing is listened on. */
+NRDMA_API
+nrdma_status nrdma_node_listen(struct nrdma_node *node,
+                               const char *address,
+                               char *bound,
+                               uint64_t bound_capacity);
+
+/* Connects to a listening node; `host_id`, unless NULL, gets its id. */
+NRDMA_API nrdma_status nrdma_node_connect(struct nrdma_node *node, const char *address, uint32_t *host_id);
+
+/* Hangs up on a peer; its fragments are lost, its contexts answer NULL and -1 from now on. */
+NRDMA_API nrdma_status nrdma_node_disconnect(struct nrdma_node *node, uint32_t host_id);
+
+/* The peers, by host id: at most `capacity` elements, `stride` = sizeof(nrdma_peer_info) of the host apart.
+   `total`, unless NULL, gets how many there are. With `out` NULL that is all. */
+NRDMA_API
+nrdma_status nrdma_node_peers(struct nrdma_node *node,
+                              struct nrdma_peer_info *out,
+                              uint64_t stride,
+                              uint64_t capacity,
+                              uint64_t *total);
+
+/* Waits until at least so many peers are connected; NRDMA_NONE waits for ever. */
+NRDMA_API nrdma_status nrdma_node_wait_peers(struct nrdma_node *node, uint64_t at_least, uint32_t timeout_ms);
+
+/* Sets who hears of peers: event is NRDMA_PEER_EVENT_JOINED, _LEFT or _LOST. NULL ends it;
+   an event that is already on its way may still come. */
+NRDMA_API
+nrdma_status nrdma_node_set_peer_callback(struct nrdma_node *node,
+                                          void (*function)(void *user,
+                                                           const struct nrdma_peer_info *info,
+                                                           int32_t event),
+                                          void *user);
+
+/* The context of a host, +1: a mi::neuraylib::IRDMA_context. 0 is this host; NULL when there is no such host. */
+NRDMA_API
+struct nrdma_context *nrdma_node_get_rdma_context_abi(struct nrdma_node *node,
+                                                      uint32_t host_id,
+                                                      nrdma_cxx_abi abi);
+
+/* The node in figures. */
+NRDMA_API nrdma_status nrdma_node_stats(struct nrdma_node *node, struct nrdma_stats *out);
+
+/* Frees idle memory of the cache until about `keep_idle_bytes` are left. */
+NRDMA_API nrdma_status nrdma_node_trim(struct nrdma_node *node, uint64_t keep_idle_bytes);
+
+/* Ends the node: abandons its jobs, tells its peers, joins its threads. Idempotent. NRDMA_TIMED_OUT names what
+   is stuck. Not from a callback. */
+NRDMA_API nrdma_status nrdma_node_shutdown(struct nrdma_node *node, uint32_t timeout_ms);
+
+/* Shuts the node down (shutdown_timeout_ms) and frees it; NULL is allowed. No other call on the node may be
+   running or follow. Not from a callback: then nothing happens. Contexts and buffers stay valid: get_* return
+   NULL, flush -1, data can be read. A node whose callback never returns is leaked, not freed. */
+NRDMA_API void nrdma_node_destroy(struct nrdma_node *node);
+
+#ifdef __cplusplus
+}  /* extern "C" */
+#endif  /* __cplusplus */
+
+#endif  /* NRDMA_NRDMA_H */
+
+#ifndef NRDMA_NRDMA_H_INLINE
+#define NRDMA_NRDMA_H_INLINE
+
+/* Initialisers; every field that is not named is the default. */
+#define NRDMA_NODE_CONFIG_INIT \
+    { sizeof(nrdma_node_config), NULL, 0, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define NRDMA_PEER_INFO_INIT \
+    { sizeof(nrdma_peer_info), 0, 0, { 0 }, { 0 }, { 0 }, 0, 0, 0, 0, 0 }
+#define NRDMA_STATS_INIT \
+    { sizeof(nrdma_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define NRDMA_JOB_INIT \
+    { sizeof(nrdma_job), NULL, { 0, 0, 0, 0 }, NULL, 0, NRDMA_LOCAL, 0, NRDMA_CXX_ABI_HOST, 0, 0, 0, \
+      NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+#define NRDMA_JOB_CLASS_INIT \
+    { sizeof(nrdma_job_class), NULL, NRDMA_CXX_ABI_HOST, 0, NULL, NULL, NULL, NULL, NULL }
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* nrdma_node_get_rdma_context_abi for the caller's compiler. */
+static inline nrdma_context *nrdma_node_get_rdma_context(nrdma_node *node, uint32_t host_id)
+{
+    return nrdma_node_get_rdma_context_abi(node, host_id, NRDMA_CXX_ABI_HOST);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

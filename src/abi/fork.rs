@@ -1,0 +1,35 @@
+//! Notices that this process is a fork: the threads, sockets and shared pages are its parent's.
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::core::error::{Error, Kind, Result};
+
+static CHILD: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn in_child() {
+    CHILD.store(true, Ordering::Relaxed);
+}
+
+/// From now on forks are noticed; called before the first node is made.
+pub(crate) fn watch() {
+    static WATCH: Once = Once::new();
+    // SAFETY: the handler only stores a flag; the library is never unloaded (-z nodelete).
+    WATCH.call_once(|| drop(unsafe { libc::pthread_atfork(None, None, Some(in_child)) }));
+}
+
+/// Whether this process is a fork of one that had nodes.
+#[inline]
+pub(crate) fn is_child() -> bool {
+    CHILD.load(Ordering::Relaxed)
+}
+
+/// An error in a fork.
+pub(crate) fn check() -> Result<()> {
+    match is_child() {
+        false => Ok(()),
+        true => Err(Error::new(
+            Kind::AfterFork,
+            "this process is a fork of the one that made the node; make a node of its own before forking threads of work",
+        )),
+    }
+}

@@ -1,0 +1,131 @@
+//! What all objects have in common: interface ids, the two C++ ABIs, and the host's run-time type information.
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::guard::guard;
+
+/// An interface id or a class id, laid out as mi::base::Uuid.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct nrdma_uuid {
+    /// First word.
+    pub id1: u32,
+    /// Second word.
+    pub id2: u32,
+    /// Third word.
+    pub id3: u32,
+    /// Fourth word.
+    pub id4: u32,
+}
+
+impl nrdma_uuid {
+    pub(crate) const fn new(id1: u32, id2: u32, id3: u32, id4: u32) -> Self {
+        Self { id1, id2, id3, id4 }
+    }
+}
+
+/// mi::base::IInterface's own id.
+pub(crate) const NRDMA_ZERO_UUID: nrdma_uuid = nrdma_uuid::new(0, 0, 0, 0);
+
+/// Which C++ compiler's layout an object has.
+pub type nrdma_cxx_abi = i32;
+/// GCC, Clang, MinGW.
+pub const NRDMA_CXX_ABI_ITANIUM: nrdma_cxx_abi = 0;
+/// Microsoft's.
+pub const NRDMA_CXX_ABI_MSVC: nrdma_cxx_abi = 1;
+
+/// Where the typeinfo of each class goes, in the order of nrdma_donate_rtti.
+fn type_infos() -> [Option<&'static AtomicPtr<c_void>>; 8] {
+    let buffer = super::buffer::TABLE.type_info();
+    [Some(buffer), None, None, None, None, None, None, None]
+}
+
+/// Gives nrdma the host's typeinfos, so that dynamic_cast, typeid and sanitizers work on its objects;
+/// nrdma.hpp calls this. The order is buffer, context, scheduler, dice_configuration, serializer,
+/// deserializer, job_execution_context, plugin; NULL is none. The first ones stay, and their module is
+/// kept loaded.
+///
+/// # Safety
+/// `typeinfos` points to `count` pointers, each NULL or a typeinfo.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_donate_rtti(typeinfos: *const *const c_void, count: u64) {
+    guard(|| {
+        let count = usize::try_from(count)
+            .unwrap_or(usize::MAX)
+            .min(type_infos().len());
+        if typeinfos.is_null() || count == 0 {
+            return;
+        }
+        // SAFETY: by the contract above.
+        let given = unsafe { std::slice::from_raw_parts(typeinfos, count) };
+        for (place, given) in type_infos().into_iter().zip(given) {
+            if let Some(place) = place
+                && !given.is_null()
+                && place
+                    .compare_exchange(
+                        ptr::null_mut(),
+                        given.cast_mut(),
+                        Ordering::AcqRel,
+                        Ordering::Acquire,
+                    )
+                    .is_ok()
+            {
+                pin_module_of(*given);
+            }
+        }
+    });
+}
+
+/// Keeps the module loaded that an address lies in, for the rest of the process.
+pub(crate) fn pin_module_of(address: *const c_void) {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: `info` is room for the answer.
+    if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
+        return;
+    }
+    // SAFETY: zeroed, and filled when dladdr found something.
+    let file = unsafe { info.assume_init() }.dli_fname;
+    if file.is_null() {
+        return;
+    }
+    // SAFETY: dladdr gave a C string.
+    let file = unsafe { CStr::from_ptr(file) };
+    // The program itself cannot be opened by name and cannot be unloaded either: both are fine.
+    // SAFETY: opens nothing new (NOLOAD), so that no initialiser runs.
+    unsafe {
+        libc::dlopen(
+            file.as_ptr(),
+            libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_typeinfo_stays() {
+        let (one, two) = (1_u64, 2_u64);
+        let infos = |x: &u64| [ptr::null(), ptr::null(), ptr::from_ref(x).cast::<c_void>()];
+        // SAFETY: three pointers each; those of classes that are not there are ignored.
+        unsafe { nrdma_donate_rtti(infos(&one).as_ptr(), 3) };
+        // SAFETY: as above.
+        unsafe { nrdma_donate_rtti(ptr::null(), 5) };
+        let place = super::super::buffer::TABLE.type_info();
+        let first = ptr::from_ref(&one).cast::<c_void>();
+        let second = ptr::from_ref(&two).cast::<c_void>();
+        // SAFETY: one pointer each.
+        unsafe { nrdma_donate_rtti(&raw const first, 1) };
+        // SAFETY: as above.
+        unsafe { nrdma_donate_rtti(&raw const second, 1) };
+        assert_eq!(place.load(Ordering::Acquire).cast_const(), first);
+        place.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    #[test]
+    fn ids_are_laid_out_as_uuids() {
+        assert_eq!((size_of::<nrdma_uuid>(), align_of::<nrdma_uuid>()), (16, 4));
+    }
+}

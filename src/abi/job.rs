@@ -1,0 +1,804 @@
+//! Jobs of C hosts: the tables of functions that the host fills in, and the only calls into them.
+use std::ffi::{CString, c_char, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::buffer::{lease_as_raw, lease_from_raw, nrdma_buffer};
+use super::config::{Versioned, read_struct};
+use super::context::{Context, nrdma_context};
+use super::error::{nrdma_status, nrdma_status_string, set_last, status};
+use super::guard::{call_foreign, guarded};
+use super::interface::{NRDMA_CXX_ABI_ITANIUM, nrdma_cxx_abi, nrdma_uuid};
+use super::node::{borrow, milliseconds, nrdma_node};
+use crate::core::buffer::Lease;
+use crate::core::error::{Error, Kind, Result};
+use crate::core::fragment::Fragment;
+use crate::core::home::Home;
+use crate::core::job::{Class, FragmentInfo, Job, Mode, Replica, ResultInfo, Spec};
+use crate::core::log;
+use crate::core::memory::{Memory, Span};
+
+/// All fragments run on this host.
+pub const NRDMA_LOCAL: i32 = 0;
+/// Fragments are spread over this host and its peers.
+pub const NRDMA_CLUSTER: i32 = 1;
+/// At most one fragment for each remote host.
+pub const NRDMA_ONCE_PER_HOST: i32 = 2;
+/// The job says which host runs which fragment.
+pub const NRDMA_USER_DEFINED: i32 = 3;
+/// In nrdma_job.flags: a fragment may run again on another host although an intermediate result of it was
+/// delivered.
+pub const NRDMA_JOB_RERUN_AFTER_PARTIAL: u64 = 1;
+/// In nrdma_result.flags: the last result of its fragment.
+pub const NRDMA_RESULT_FINAL: u32 = 1;
+
+/// What a fragment's function is told. Valid during the call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct nrdma_fragment {
+    /// sizeof(nrdma_fragment) of the library.
+    pub struct_size: u64,
+    /// Which fragment.
+    pub index: u64,
+    /// Of how many.
+    pub count: u64,
+    /// Stable for the thread, different for each running one.
+    pub thread_id: u64,
+    /// The requester's host id.
+    pub host_id: u32,
+    /// 0 at the first try.
+    pub attempt: u32,
+}
+
+/// What is told with a result. Valid during the call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct nrdma_result {
+    /// sizeof(nrdma_result) of the library.
+    pub struct_size: u64,
+    /// Which fragment.
+    pub index: u64,
+    /// Of how many.
+    pub count: u64,
+    /// Bytes received.
+    pub size: u64,
+    /// The host that ran the fragment.
+    pub host_id: u32,
+    /// 0 at the first try.
+    pub attempt: u32,
+    /// 0 for the fragment's first result.
+    pub sequence: u32,
+    /// NRDMA_RESULT_FINAL.
+    pub flags: u32,
+    /// How the bytes came: NRDMA_PATH_*.
+    pub path: i32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// A job. Start from NRDMA_JOB_INIT. Everything it points to lives until execute returns or done is called.
+/// The functions run on the node's threads and on the one inside execute, several at a time for different
+/// fragments; they must not throw unless the host includes nrdma.hpp.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct nrdma_job {
+    /// sizeof(nrdma_job) of the host.
+    pub struct_size: u64,
+    /// Passed to every function.
+    pub user: *mut c_void,
+    /// The class of which remote hosts make replicas.
+    pub class_id: nrdma_uuid,
+    /// What a replica is made from.
+    pub payload: *const c_void,
+    /// Its size in bytes, at most 256 MiB.
+    pub payload_size: u64,
+    /// NRDMA_LOCAL, NRDMA_CLUSTER, NRDMA_ONCE_PER_HOST or NRDMA_USER_DEFINED.
+    pub mode: i32,
+    /// Lower runs first; not negative.
+    pub priority: i32,
+    /// The host's C++ layout; NRDMA_JOB_INIT sets it.
+    pub abi: nrdma_cxx_abi,
+    /// Milliseconds from the call to the end; 0 or NRDMA_NONE is no limit.
+    pub timeout_ms: u32,
+    /// Fragments that run at once on one host; 0 is no limit.
+    pub thread_limit: u64,
+    /// NRDMA_JOB_RERUN_AFTER_PARTIAL.
+    pub flags: u64,
+    /// Runs a fragment here; NULL: fragments only run on other hosts.
+    pub execute_fragment: Option<
+        unsafe extern "C-unwind" fn(user: *mut c_void, fragment: *const nrdma_fragment) -> nrdma_status,
+    >,
+    /// The buffer, from this context, for the result of a fragment that goes to the context's host, +1; NULL:
+    /// the result comes as bytes.
+    pub get_result_buffer: Option<
+        unsafe extern "C-unwind" fn(
+            user: *mut c_void,
+            context: *mut nrdma_context,
+            index: u64,
+        ) -> *mut nrdma_buffer,
+    >,
+    /// Takes a result in its buffer, which is borrowed: retain it to keep it.
+    pub receive_result: Option<
+        unsafe extern "C-unwind" fn(
+            user: *mut c_void,
+            buffer: *mut nrdma_buffer,
+            result: *const nrdma_result,
+        ) -> nrdma_status,
+    >,
+    /// Takes a result as bytes.
+    pub receive_bytes: Option<
+        unsafe extern "C-unwind" fn(
+            user: *mut c_void,
+            bytes: *const u8,
+            result: *const nrdma_result,
+        ) -> nrdma_status,
+    >,
+    /// NRDMA_USER_DEFINED: fills in a host id for each fragment; 0 is this host, an unknown one skips it.
+    pub assign_hosts: Option<unsafe extern "C-unwind" fn(user: *mut c_void, slots: *mut u32, count: u64)>,
+    /// A fragment will have no (further) result.
+    pub fragment_failed: Option<
+        unsafe extern "C-unwind" fn(user: *mut c_void, index: u64, why: nrdma_status, text: *const c_char),
+    >,
+    /// The job is abandoned with fragments outstanding.
+    pub cancel: Option<unsafe extern "C-unwind" fn(user: *mut c_void)>,
+}
+
+/// A class of jobs that this host runs for others. Copied at registration.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct nrdma_job_class {
+    /// sizeof(nrdma_job_class) of the host.
+    pub struct_size: u64,
+    /// Passed to create.
+    pub user: *mut c_void,
+    /// The host's C++ layout; NRDMA_JOB_CLASS_INIT sets it.
+    pub abi: nrdma_cxx_abi,
+    /// 0.
+    pub reserved: u32,
+    /// Makes the replica, once per job and host.
+    pub create: Option<
+        unsafe extern "C-unwind" fn(
+            user: *mut c_void,
+            payload: *const c_void,
+            size: u64,
+            replica: *mut *mut c_void,
+        ) -> nrdma_status,
+    >,
+    /// Runs a fragment that has a result buffer; *result is +1, or NULL: nothing to send.
+    pub execute_remote: Option<
+        unsafe extern "C-unwind" fn(
+            replica: *mut c_void,
+            fragment: *const nrdma_fragment,
+            context: *mut nrdma_context,
+            result: *mut *mut nrdma_buffer,
+        ) -> nrdma_status,
+    >,
+    /// Runs a fragment whose result goes as bytes.
+    pub execute_remote_bytes: Option<
+        unsafe extern "C-unwind" fn(
+            replica: *mut c_void,
+            fragment: *const nrdma_fragment,
+            writer: *mut nrdma_writer,
+        ) -> nrdma_status,
+    >,
+    /// The job is abandoned; fragments may still run.
+    pub cancel: Option<unsafe extern "C-unwind" fn(replica: *mut c_void)>,
+    /// The job is over and no fragment runs.
+    pub destroy: Option<unsafe extern "C-unwind" fn(replica: *mut c_void)>,
+}
+
+/// Where a fragment writes a result that goes as bytes. Valid during execute_remote_bytes.
+pub struct nrdma_writer {
+    fragment: Arc<Fragment>,
+}
+
+// SAFETY: starts with its size; pointers, numbers and nullable functions, no padding.
+unsafe impl Versioned for nrdma_job {
+    const NAME: &'static str = "nrdma_job";
+    const DEFAULT: Self = Self {
+        struct_size: size_of::<Self>() as u64,
+        user: ptr::null_mut(),
+        class_id: nrdma_uuid::new(0, 0, 0, 0),
+        payload: ptr::null(),
+        payload_size: 0,
+        mode: NRDMA_LOCAL,
+        priority: 0,
+        abi: NRDMA_CXX_ABI_ITANIUM,
+        timeout_ms: 0,
+        thread_limit: 0,
+        flags: 0,
+        execute_fragment: None,
+        get_result_buffer: None,
+        receive_result: None,
+        receive_bytes: None,
+        assign_hosts: None,
+        fragment_failed: None,
+        cancel: None,
+    };
+}
+// SAFETY: as above.
+unsafe impl Versioned for nrdma_job_class {
+    const NAME: &'static str = "nrdma_job_class";
+    const DEFAULT: Self = Self {
+        struct_size: size_of::<Self>() as u64,
+        user: ptr::null_mut(),
+        abi: NRDMA_CXX_ABI_ITANIUM,
+        reserved: 0,
+        create: None,
+        execute_remote: None,
+        execute_remote_bytes: None,
+        cancel: None,
+        destroy: None,
+    };
+}
+
+/// What the host's function is really given: what C may read, then what nrdma_fragment_cancelled reads.
+#[repr(C)]
+struct Told<'a> {
+    fragment: nrdma_fragment,
+    cancelled: *const AtomicBool,
+    lives: PhantomData<&'a AtomicBool>,
+}
+
+impl<'a> Told<'a> {
+    fn new(info: &'a FragmentInfo) -> Self {
+        Self {
+            fragment: nrdma_fragment {
+                struct_size: size_of::<nrdma_fragment>() as u64,
+                index: info.index,
+                count: info.count,
+                thread_id: info.thread_id,
+                host_id: info.host_id,
+                attempt: info.attempt,
+            },
+            cancelled: ptr::from_ref(info.cancelled.as_ref()),
+            lives: PhantomData,
+        }
+    }
+    fn as_ptr(&self) -> *const nrdma_fragment {
+        ptr::from_ref(self).cast()
+    }
+}
+
+fn told_result(info: &ResultInfo) -> nrdma_result {
+    nrdma_result {
+        struct_size: size_of::<nrdma_result>() as u64,
+        index: info.index,
+        count: info.count,
+        size: info.size,
+        host_id: info.host_id,
+        attempt: info.attempt,
+        sequence: info.sequence,
+        flags: if info.last { NRDMA_RESULT_FINAL } else { 0 },
+        path: info.path as i32,
+        reserved: 0,
+    }
+}
+
+/// A failure that the host's function reported by its status.
+fn outcome(function: &str, returned: Result<nrdma_status>) -> Result<()> {
+    let failed = |text: String| Err(Error::new(Kind::FragmentFailed, text));
+    match returned {
+        Ok(0..) => Ok(()),
+        Ok(code) => {
+            // SAFETY: a static C string.
+            let words = unsafe { std::ffi::CStr::from_ptr(nrdma_status_string(code)) }.to_string_lossy();
+            failed(format!("{function} returned {code} ({words})"))
+        }
+        Err(error) => failed(format!("{function}: {}", error.text)),
+    }
+}
+
+fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
+    if abi == NRDMA_CXX_ABI_ITANIUM {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "abi {abi} is not this platform's; use NRDMA_CXX_ABI_HOST"
+    )))
+}
+
+// ---- the requester's side
+
+/// A job as the host described it, and what an asynchronous one calls at its end.
+struct Table {
+    job: nrdma_job,
+    done: Option<unsafe extern "C-unwind" fn(*mut c_void, nrdma_status)>,
+}
+// SAFETY: the host promises that its functions may be called on any thread.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// What no job may lack, by its mode.
+    fn check(&self) -> Result<Mode> {
+        let job = &self.job;
+        check_abi(job.abi)?;
+        let mode = Mode::from_number(job.mode)?;
+        if job.flags & !NRDMA_JOB_RERUN_AFTER_PARTIAL != 0 {
+            return Err(Error::invalid(format!(
+                "flags {:#x} has bits that this version does not know",
+                job.flags
+            )));
+        }
+        if job.payload.is_null() && job.payload_size > 0 {
+            return Err(Error::invalid(format!(
+                "payload is NULL, but payload_size is {}",
+                job.payload_size
+            )));
+        }
+        if job.payload_size > 256 << 20 {
+            let text = format!(
+                "a payload of {} bytes is too large; at most 256 MiB are allowed",
+                job.payload_size
+            );
+            return Err(Error::invalid(text));
+        }
+        if job.get_result_buffer.is_some() && job.receive_result.is_none() {
+            return Err(Error::invalid(
+                "get_result_buffer is set, but receive_result is NULL",
+            ));
+        }
+        match mode {
+            Mode::Local if job.execute_fragment.is_none() => Err(Error::invalid(
+                "a job in mode NRDMA_LOCAL needs execute_fragment, which is NULL",
+            )),
+            Mode::Cluster if job.execute_fragment.is_none() && !self.goes_away() => Err(Error::invalid(
+                "the job can run nowhere: execute_fragment is NULL, and so are get_result_buffer with \
+                 receive_result, and receive_bytes",
+            )),
+            Mode::OncePerHost | Mode::UserDefined if !self.goes_away() => Err(Error::invalid(
+                "a job for other hosts needs get_result_buffer with receive_result, or receive_bytes",
+            )),
+            Mode::UserDefined if job.assign_hosts.is_none() => Err(Error::invalid(
+                "a job in mode NRDMA_USER_DEFINED needs assign_hosts, which is NULL",
+            )),
+            mode => Ok(mode),
+        }
+    }
+
+    fn spec(&self, mode: Mode) -> Spec {
+        let nrdma_uuid { id1, id2, id3, id4 } = self.job.class_id;
+        Spec {
+            class: [id1, id2, id3, id4],
+            mode,
+            priority: self.job.priority,
+            thread_limit: self.job.thread_limit,
+            timeout: match self.job.timeout_ms {
+                0 | u32::MAX => None,
+                ms => Some(Duration::from_millis(u64::from(ms))),
+            },
+            rerun_after_partial: self.job.flags & NRDMA_JOB_RERUN_AFTER_PARTIAL != 0,
+        }
+    }
+
+    fn payload(&self, memory: &dyn Memory) -> Option<Span> {
+        let len = usize::try_from(self.job.payload_size).unwrap_or_default();
+        let block = || memory.wrap(self.job.payload.expose_provenance(), len);
+        (len > 0).then(|| Span {
+            block: block(),
+            offset: 0,
+            len,
+        })
+    }
+}
+
+impl Job for Table {
+    fn runs_here(&self) -> bool {
+        self.job.execute_fragment.is_some()
+    }
+
+    fn goes_away(&self) -> bool {
+        self.job.receive_result.is_some() && self.job.get_result_buffer.is_some()
+            || self.job.receive_bytes.is_some()
+    }
+
+    fn execute(&self, fragment: &FragmentInfo) -> Result<()> {
+        let Some(function) = self.job.execute_fragment else {
+            return Ok(());
+        };
+        let (user, told) = (self.job.user, Told::new(fragment));
+        // SAFETY: the host's function, with what its type says.
+        outcome(
+            "execute_fragment",
+            call_foreign(|| unsafe { function(user, told.as_ptr()) }),
+        )
+    }
+
+    fn result_buffer(&self, home: &Arc<Home>, index: u64) -> Result<Option<Lease>> {
+        let mut buffer = ptr::null_mut();
+        if let Some(function) = self.job.get_result_buffer {
+            let context = Context::of_host(home);
+            let (user, context) = (self.job.user, context.interface());
+            // SAFETY: the host's function, with what its type says; the context is held until it returns.
+            let returned = call_foreign(|| unsafe { function(user, context, index) });
+            buffer = returned.map_err(|e| Error::new(e.kind, format!("get_result_buffer: {}", e.text)))?;
+        }
+        if buffer.is_null() && self.job.receive_bytes.is_none() {
+            return Err(Error::new(
+                Kind::FragmentFailed,
+                format!("get_result_buffer returned NULL for fragment {index}, and receive_bytes is NULL"),
+            ));
+        }
+        if buffer.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the function gives its reference away.
+        unsafe { lease_from_raw(buffer) }.map(Some)
+    }
+
+    fn receive(&self, buffer: &Lease, result: &ResultInfo) -> Result<()> {
+        let Some(function) = self.job.receive_result else {
+            return Ok(());
+        };
+        let (user, buffer, result) = (self.job.user, lease_as_raw(buffer), told_result(result));
+        // SAFETY: the host's function, with what its type says.
+        outcome(
+            "receive_result",
+            call_foreign(|| unsafe { function(user, buffer, &raw const result) }),
+        )
+    }
+
+    fn receive_bytes(&self, bytes: &[u8], result: &ResultInfo) -> Result<()> {
+        let Some(function) = self.job.receive_bytes else {
+            return Ok(());
+        };
+        let (user, result) = (self.job.user, told_result(result));
+        // SAFETY: the host's function, with what its type says.
+        outcome(
+            "receive_bytes",
+            call_foreign(|| unsafe { function(user, bytes.as_ptr(), &raw const result) }),
+        )
+    }
+
+    fn assign_hosts(&self, slots: &mut [u32]) -> Result<()> {
+        let Some(function) = self.job.assign_hosts else {
+            return Ok(());
+        };
+        let (user, count, slots) = (self.job.user, slots.len() as u64, slots.as_mut_ptr());
+        // SAFETY: the host's function, with room for `count` ids.
+        outcome(
+            "assign_hosts",
+            call_foreign(|| unsafe { function(user, slots, count) }).map(|()| 0),
+        )
+    }
+
+    fn failed(&self, index: u64, why: &Error) {
+        let Some(function) = self.job.fragment_failed else {
+            return;
+        };
+        let text = CString::new(why.text.replace('\0', " ")).unwrap_or_default();
+        let (user, why) = (self.job.user, status(why.kind));
+        // SAFETY: the host's function, with what its type says.
+        log_throw(
+            "fragment_failed",
+            call_foreign(|| unsafe { function(user, index, why, text.as_ptr()) }),
+        );
+    }
+
+    fn cancel(&self) {
+        let Some(function) = self.job.cancel else { return };
+        let user = self.job.user;
+        // SAFETY: the host's function, with what its type says.
+        log_throw("cancel", call_foreign(|| unsafe { function(user) }));
+    }
+
+    fn finished(&self, result: Result<()>) {
+        let Some(function) = self.done else { return };
+        let (user, code) = (
+            self.job.user,
+            result.map_or_else(|error| set_last(&error), |()| 0),
+        );
+        // SAFETY: the host's function, with what its type says.
+        log_throw("done", call_foreign(|| unsafe { function(user, code) }));
+    }
+}
+
+/// Where nobody can be told of an exception, the log is.
+fn log_throw(function: &str, called: Result<()>) {
+    if let Err(error) = called {
+        log::error!("{function}: {error}");
+    }
+}
+
+// ---- the responder's side
+
+/// A class as the host described it.
+#[derive(Clone, Copy)]
+struct ClassTable(nrdma_job_class);
+// SAFETY: the host promises that its functions may be called on any thread.
+unsafe impl Send for ClassTable {}
+// SAFETY: as above.
+unsafe impl Sync for ClassTable {}
+
+/// What the host's create made.
+struct Made {
+    class: ClassTable,
+    replica: *mut c_void,
+}
+// SAFETY: as for the class.
+unsafe impl Send for Made {}
+// SAFETY: as above.
+unsafe impl Sync for Made {}
+
+impl Class for ClassTable {
+    fn create(&self, payload: &[u8]) -> Result<Box<dyn Replica>> {
+        let mut replica = ptr::null_mut();
+        if let Some(function) = self.0.create {
+            let (user, place) = (self.0.user, &raw mut replica);
+            let (data, size) = (payload.as_ptr().cast::<c_void>(), payload.len() as u64);
+            // SAFETY: the host's function, with what its type says.
+            outcome(
+                "create",
+                call_foreign(|| unsafe { function(user, data, size, place) }),
+            )?;
+        }
+        Ok(Box::new(Made {
+            class: *self,
+            replica,
+        }))
+    }
+}
+
+impl Replica for Made {
+    fn execute(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<Option<Lease>> {
+        let Some(function) = self.class.0.execute_remote else {
+            let text = "the class has no execute_remote, but the job wants results in buffers";
+            return Err(Error::new(Kind::FragmentFailed, text));
+        };
+        let context = Context::of_fragment(fragment);
+        let (replica, told, context) = (self.replica, Told::new(info), context.interface());
+        let mut buffer = ptr::null_mut();
+        let place = &raw mut buffer;
+        // SAFETY: the host's function, with what its type says; the context is held until it returns.
+        let returned = call_foreign(|| unsafe { function(replica, told.as_ptr(), context, place) });
+        // SAFETY: what the function left there, whatever it returned, is given away.
+        let lease = if buffer.is_null() {
+            None
+        } else {
+            Some(unsafe { lease_from_raw(buffer) })
+        };
+        outcome("execute_remote", returned)?;
+        lease.transpose()
+    }
+
+    fn execute_bytes(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<()> {
+        let Some(function) = self.class.0.execute_remote_bytes else {
+            let text = "the class has no execute_remote_bytes, but the job wants results as bytes";
+            return Err(Error::new(Kind::FragmentFailed, text));
+        };
+        let mut writer = nrdma_writer {
+            fragment: Arc::clone(fragment),
+        };
+        let (replica, told, writer) = (self.replica, Told::new(info), &raw mut writer);
+        // SAFETY: the host's function, with what its type says.
+        outcome(
+            "execute_remote_bytes",
+            call_foreign(|| unsafe { function(replica, told.as_ptr(), writer) }),
+        )
+    }
+
+    fn cancel(&self) {
+        let Some(function) = self.class.0.cancel else {
+            return;
+        };
+        let replica = self.replica;
+        // SAFETY: the host's function, with what its type says.
+        log_throw("cancel", call_foreign(|| unsafe { function(replica) }));
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let Some(function) = self.class.0.destroy else {
+            return;
+        };
+        let replica = self.replica;
+        // SAFETY: the host's function; no fragment uses the replica any more.
+        log_throw("destroy", call_foreign(|| unsafe { function(replica) }));
+    }
+}
+
+// ---- what C calls
+
+/// 1 when the fragment's result is no longer wanted, else 0; poll it in long fragments.
+///
+/// # Safety
+/// `fragment` is NULL or the very pointer that the running function was given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_fragment_cancelled(fragment: *const nrdma_fragment) -> i32 {
+    guarded(|| {
+        if fragment.is_null() {
+            return Err(Error::invalid("the fragment is NULL"));
+        }
+        // SAFETY: every fragment that a function is given is the start of a `Told`.
+        let told = unsafe { &*fragment.cast::<Told<'_>>() };
+        // SAFETY: lives as long as the call that was given the fragment.
+        Ok(i32::from(unsafe { &*told.cancelled }.load(Ordering::Relaxed)))
+    })
+}
+
+/// Makes a class of jobs known on this host and at its peers.
+///
+/// # Safety
+/// `node` is NULL or a node; `class_` is NULL or a table whose struct_size is true.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_node_register_class(
+    node: *mut nrdma_node,
+    class_id: nrdma_uuid,
+    class_: *const nrdma_job_class,
+) -> nrdma_status {
+    guarded(|| {
+        // SAFETY: by the contract above.
+        let node = unsafe { borrow(node) }?;
+        // SAFETY: by the contract above.
+        let class = unsafe { read_struct(class_) }?;
+        check_abi(class.abi)?;
+        if class.reserved != 0 {
+            return Err(Error::invalid("nrdma_job_class.reserved is not 0"));
+        }
+        if class.create.is_none() || (class.execute_remote.is_none() && class.execute_remote_bytes.is_none())
+        {
+            return Err(Error::invalid(
+                "a class needs create, and execute_remote or execute_remote_bytes; they are NULL",
+            ));
+        }
+        let nrdma_uuid { id1, id2, id3, id4 } = class_id;
+        node.register_class([id1, id2, id3, id4], Box::new(ClassTable(class)))?;
+        Ok(0)
+    })
+}
+
+/// Takes a class back; returns when its last replica is gone. Not from a callback. NRDMA_NONE waits for ever.
+///
+/// # Safety
+/// `node` is NULL or a node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_node_unregister_class(
+    node: *mut nrdma_node,
+    class_id: nrdma_uuid,
+    timeout_ms: u32,
+) -> nrdma_status {
+    guarded(|| {
+        // SAFETY: by the contract above.
+        let node = unsafe { borrow(node) }?;
+        let nrdma_uuid { id1, id2, id3, id4 } = class_id;
+        node.unregister_class([id1, id2, id3, id4], milliseconds(timeout_ms))?;
+        Ok(0)
+    })
+}
+
+/// Reads and checks a job.
+///
+/// # Safety
+/// `job` is null or a table whose struct_size is true.
+unsafe fn read_job(job: *const nrdma_job) -> Result<(Table, Spec)> {
+    // SAFETY: by the contract above.
+    let job = unsafe { read_struct(job) }?;
+    let table = Table {
+        job,
+        done: None,
+    };
+    let mode = table.check()?;
+    let spec = table.spec(mode);
+    Ok((table, spec))
+}
+
+/// Runs a job of `count` fragments to its end; the calling thread helps. 0; -1 bad job or count 0 outside
+/// NRDMA_ONCE_PER_HOST; -3 negative priority; NRDMA_FRAGMENT_FAILED, NRDMA_CANCELLED, NRDMA_TIMED_OUT.
+///
+/// # Safety
+/// `node` is NULL or a node; `job` is NULL or a table whose struct_size is true.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_node_execute(
+    node: *mut nrdma_node,
+    job: *const nrdma_job,
+    count: u64,
+) -> nrdma_status {
+    guarded(|| {
+        // SAFETY: by the contract above.
+        let node = unsafe { borrow(node) }?;
+        // SAFETY: by the contract above.
+        let (table, spec) = unsafe { read_job(job) }?;
+        let payload = table.payload(node.memory());
+        node.execute(Box::new(table), spec, count, payload)?;
+        Ok(0)
+    })
+}
+
+/// Starts a job; `done` is called once at its end, with the job's `user` and what nrdma_node_execute would have returned. An error
+/// here means that it was not started.
+///
+/// # Safety
+/// As nrdma_node_execute; `job_id` is NULL or room for a number; `done` may be called on any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_node_execute_async(
+    node: *mut nrdma_node,
+    job: *const nrdma_job,
+    count: u64,
+    done: Option<unsafe extern "C-unwind" fn(user: *mut c_void, status: nrdma_status)>,
+    job_id: *mut u64,
+) -> nrdma_status {
+    guarded(|| {
+        // SAFETY: by the contract above.
+        let node = unsafe { borrow(node) }?;
+        // SAFETY: by the contract above.
+        let (mut table, spec) = unsafe { read_job(job) }?;
+        table.done = done;
+        let payload = table.payload(node.memory());
+        node.execute_async(Box::new(table), spec, count, payload, |id| {
+            // SAFETY: by the contract above.
+            if let Some(out) = unsafe { job_id.as_mut() } {
+                *out = id;
+            }
+        })?;
+        Ok(0)
+    })
+}
+
+/// Abandons an asynchronous job; its done is called with NRDMA_CANCELLED. -1 when no such job runs.
+///
+/// # Safety
+/// `node` is NULL or a node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_node_cancel(node: *mut nrdma_node, job_id: u64) -> nrdma_status {
+    guarded(|| {
+        // SAFETY: by the contract above.
+        unsafe { borrow(node) }?.cancel(job_id)?;
+        Ok(0)
+    })
+}
+
+/// Adds bytes to a fragment's result.
+///
+/// # Safety
+/// `writer` is NULL or what execute_remote_bytes was given; `data` points to `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_writer_write(
+    writer: *mut nrdma_writer,
+    data: *const c_void,
+    size: u64,
+) -> nrdma_status {
+    guarded(|| {
+        // SAFETY: by the contract above.
+        let Some(writer) = (unsafe { writer.as_ref() }) else {
+            return Err(Error::invalid("the writer is NULL"));
+        };
+        if size == 0 {
+            return Ok(0);
+        }
+        let len = usize::try_from(size)
+            .ok()
+            .filter(|len| *len <= isize::MAX.cast_unsigned());
+        let (Some(len), false) = (len, data.is_null()) else {
+            return Err(Error::invalid(format!(
+                "{size} bytes at {data:p} cannot be written"
+            )));
+        };
+        // SAFETY: by the contract above.
+        let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
+        writer.fragment.write(bytes)?;
+        Ok(0)
+    })
+}
+
+/// Sends what was written since the last flush as an intermediate result; returns once the requester's
+/// callback has returned.
+///
+/// # Safety
+/// `writer` is NULL or what execute_remote_bytes was given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nrdma_writer_flush(writer: *mut nrdma_writer) -> nrdma_status {
+    guarded(|| {
+        // SAFETY: by the contract above.
+        let Some(writer) = (unsafe { writer.as_ref() }) else {
+            return Err(Error::invalid("the writer is NULL"));
+        };
+        writer.fragment.flush_written()?;
+        Ok(0)
+    })
+}

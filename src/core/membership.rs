@@ -1,0 +1,429 @@
+//! How peers join a node and leave it, and the progress thread that watches over them.
+use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::{Error, Kind, Result};
+use super::home::Home;
+use super::log;
+use super::node::{Node, PeerEvent};
+use super::peer::{Identity, Peer};
+use super::scheduler::{Work, callback};
+use super::transport::{Attention, Control, Direct, Incoming, Link, Seat};
+use super::wire::handshake::{self, Agreed, Policy, Side};
+use super::wire::hello::Hello;
+
+/// Connections whose handshake is under way at a time; more are closed at once.
+const MOST_STRANGERS: u32 = 16;
+/// Pieces taken from one link before the next has its turn.
+const BATCH: usize = 64;
+/// How often idle memory is looked at.
+const DECAY: Duration = Duration::from_secs(1);
+
+impl Direct for Node {
+    fn incoming(&self, token: u64, incoming: Incoming<'_>) -> Result<()> {
+        let peer = self.read_peers().get(&token).cloned();
+        peer.map_or(Ok(()), |peer| peer.incoming(incoming, true))
+    }
+}
+
+impl Node {
+    // ---- joining
+
+    /// Listens on an address; the one to connect to, which must fit `room` with its NUL, if given.
+    pub(crate) fn listen(self: &Arc<Self>, address: &str, room: Option<u64>) -> Result<String> {
+        self.check_running()?;
+        let listener = self.network(address)?.listen(address)?;
+        let bound = listener.bound();
+        if room.is_some_and(|room| bound.len() as u64 >= room) {
+            return Err(Error::new(
+                Kind::BufferTooSmall,
+                format!(
+                    "the address '{bound}' needs {} bytes of room with its NUL",
+                    bound.len() + 1
+                ),
+            ));
+        }
+        let token = self.next();
+        let source = listener.source();
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(token, listener);
+        self.progress.watch(source, token, false)?;
+        Ok(bound)
+    }
+
+    fn network(&self, address: &str) -> Result<&dyn super::transport::Network> {
+        self.backends
+            .networks
+            .iter()
+            .find(|n| n.handles(address))
+            .map(AsRef::as_ref)
+            .ok_or_else(|| {
+                Error::new(
+                    Kind::NotSupported,
+                    format!("address '{address}' is of no kind that this build knows; use unix:/path"),
+                )
+            })
+    }
+
+    /// Connects to a listening node; its host id.
+    pub(crate) fn connect(self: &Arc<Self>, address: &str) -> Result<u32> {
+        self.check_running()?;
+        let deadline = Instant::now() + self.config.connect_timeout;
+        let mut control = self.network(address)?.connect(address, deadline)?;
+        let agreed = self.shake_hands(control.as_mut(), deadline, handshake::connect)?;
+        self.admit_link(agreed, control, deadline)
+    }
+
+    fn shake_hands(
+        self: &Arc<Self>,
+        control: &mut dyn Control,
+        deadline: Instant,
+        handshake: fn(&mut dyn Control, &Side<'_>, Instant) -> Result<Agreed>,
+    ) -> Result<Agreed> {
+        let own = Hello {
+            name: self.config.name.clone(),
+            instance: self.instance(),
+            host_id: self.host_id(),
+            credits: u32::try_from(self.config.workers).map_or(u32::MAX, |n| if n == 0 { 0 } else { n + 1 }),
+            classes: self.class_ids(),
+            process: [0; 16],
+        };
+        let cookie;
+        let policy = match &self.config.token {
+            _ if self.config.insecure => Policy::Insecure,
+            Some(token) => Policy::Token(token),
+            None => {
+                cookie = (self.backends.cookie)()?;
+                Policy::SameUser(&cookie)
+            }
+        };
+        let admit = |peer: &Hello| self.admit(peer);
+        let side = Side {
+            own: &own,
+            policy,
+            engines: &self.backends.engines,
+            admit: &admit,
+        };
+        handshake(control, &side, deadline)
+    }
+
+    /// Whether a proven node may become a peer.
+    fn admit(&self, peer: &Hello) -> Result<()> {
+        self.check_running()?;
+        if peer.instance == self.instance() {
+            return Err(Error::new(Kind::Refused, "a node cannot connect to itself"));
+        }
+        if peer.host_id == self.host_id() {
+            return Err(Error::new(
+                Kind::Refused,
+                format!(
+                    "host id {} is that of both nodes; every node needs its own",
+                    peer.host_id
+                ),
+            ));
+        }
+        match self.peer(peer.host_id) {
+            Some(known) => Err(Error::new(
+                Kind::Refused,
+                format!("host id {} is connected already ({})", known.host_id, known.name),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Brings the link up and makes its other end a peer; its host id.
+    fn admit_link(
+        self: &Arc<Self>,
+        agreed: Agreed,
+        control: Box<dyn Control>,
+        deadline: Instant,
+    ) -> Result<u32> {
+        let Some(engine) = self.backends.engines.get(agreed.engine) else {
+            return Err(Error::protocol(
+                "the other end chose an engine that was not offered",
+            ));
+        };
+        let address = control.address();
+        let token = self.next();
+        let seat = Seat {
+            token,
+            leader: Arc::clone(&self.leader),
+            progress: Arc::clone(&self.progress),
+            direct: Arc::clone(self) as Arc<dyn Direct>,
+        };
+        let link = engine.attach(&agreed.session, control, &seat, deadline)?;
+        let better: Vec<String> = agreed
+            .why_not
+            .iter()
+            .map(|(engine, why)| format!("{engine} not: {why}"))
+            .collect();
+        log::info!(
+            "host {} ({}) connected by {}{}{}",
+            agreed.peer.host_id,
+            agreed.peer.name,
+            link.engine(),
+            if better.is_empty() { "" } else { "; " },
+            better.join("; ")
+        );
+        let Hello {
+            name,
+            instance,
+            host_id,
+            credits,
+            classes,
+            ..
+        } = agreed.peer;
+        self.join(
+            Identity {
+                host_id,
+                name,
+                address,
+                instance,
+                credits,
+                classes,
+            },
+            token,
+            link,
+        )
+    }
+
+    fn join(self: &Arc<Self>, identity: Identity, token: u64, link: Arc<dyn Link>) -> Result<u32> {
+        let host_id = identity.host_id;
+        let home = Home::new(Arc::clone(&self.shared), host_id, Some(Arc::clone(&link)));
+        let peer = Peer::new(self, identity, token, link, home);
+        {
+            let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
+            let twice = peers.values().any(|other| other.host_id == host_id);
+            let stopped = self.check_running();
+            match peers.entry(token) {
+                Entry::Vacant(place) if !twice && stopped.is_ok() => {
+                    place.insert(Arc::clone(&peer));
+                }
+                _ => {
+                    drop(peers);
+                    peer.link.close();
+                    peer.home.close(peer.lost_error());
+                    stopped?;
+                    return Err(Error::new(
+                        Kind::Refused,
+                        format!("host id {host_id} is connected already"),
+                    ));
+                }
+            }
+        }
+        self.hosts_changed();
+        self.tell(&peer, PeerEvent::Joined);
+        // What came before the peer was known has rung for nobody.
+        self.look(&peer);
+        Ok(host_id)
+    }
+
+    fn accept(self: &Arc<Self>, token: u64) -> bool {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(listener) = listeners.get(&token) else {
+            return false;
+        };
+        loop {
+            match listener.accept() {
+                Ok(Some(control)) => self.greet(control),
+                Ok(None) => return true,
+                Err(error) => {
+                    log::warn!("a connection to {} was not accepted: {error}", listener.bound());
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Shakes hands with a stranger, in a thread of its own: it may be slow, and has no right to delay others.
+    fn greet(self: &Arc<Self>, mut control: Box<dyn Control>) {
+        if self.strangers.fetch_add(1, Ordering::AcqRel) >= MOST_STRANGERS {
+            self.strangers.fetch_sub(1, Ordering::AcqRel);
+            log::warn!("a connection was closed: {MOST_STRANGERS} others have not proved themselves yet");
+            return;
+        }
+        let node = Arc::clone(self);
+        let greeting = move || {
+            let deadline = Instant::now() + handshake::TIME_LIMIT.min(node.config.connect_timeout);
+            let from = control.address();
+            let joined = node
+                .shake_hands(control.as_mut(), deadline, handshake::accept)
+                .and_then(|agreed| node.admit_link(agreed, control, deadline));
+            if let Err(error) = joined {
+                log::warn!("the connection from {from} came to nothing: {error}");
+            }
+            node.strangers.fetch_sub(1, Ordering::AcqRel);
+        };
+        if let Err(error) = std::thread::Builder::new()
+            .name("nrdma-hello".into())
+            .spawn(greeting)
+        {
+            self.strangers.fetch_sub(1, Ordering::AcqRel);
+            log::warn!("no thread for a new connection: {error}");
+        }
+    }
+
+    fn tell(self: &Arc<Self>, peer: &Arc<Peer>, event: PeerEvent) {
+        let listener = self
+            .callback
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(listener) = listener else { return };
+        let (node, info) = (Arc::clone(self), self.peer_info(peer));
+        let tell = move || callback(&node, || listener(&info, event));
+        self.deliverers.push(Work::Call(Box::new(tell)), 0);
+    }
+
+    // ---- leaving
+
+    /// Takes note that a peer is lost; the progress thread does the rest. May be called with locks held.
+    pub(crate) fn lose_later(&self, peer: &Arc<Peer>, error: Error) {
+        if peer.die() {
+            self.lost
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((Arc::clone(peer), error));
+            self.progress.wake();
+        }
+    }
+
+    /// Hangs up on a peer.
+    pub(crate) fn disconnect(self: &Arc<Self>, host_id: u32) -> Result<()> {
+        let Some(peer) = self.peer(host_id) else {
+            return Err(Error::invalid(format!("no host {host_id} is connected")));
+        };
+        peer.say_goodbye();
+        self.leave(&peer);
+        Ok(())
+    }
+
+    /// Ends the connection to a peer from this side.
+    pub(super) fn leave(self: &Arc<Self>, peer: &Arc<Peer>) {
+        if peer.die() {
+            self.lose(peer, true, false);
+        }
+    }
+
+    fn take_losses(self: &Arc<Self>) {
+        let lost = std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner));
+        for (peer, error) in lost {
+            let confirmed = error.kind == Kind::PeerLost;
+            if confirmed {
+                // What it said before it hung up still counts.
+                while peer.poll(BATCH) > 0 {}
+            }
+            let left = confirmed && peer.is_leaving();
+            if !left {
+                log::warn!("host {} ({}) is lost: {error}", peer.host_id, peer.name);
+            }
+            self.lose(&peer, left, confirmed);
+        }
+    }
+
+    /// A peer is gone: in good order (`left`) or not; `confirmed`: it can no longer touch our memory.
+    fn lose(self: &Arc<Self>, peer: &Arc<Peer>, left: bool, confirmed: bool) {
+        self.peers
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&peer.token);
+        peer.link.close();
+        peer.abandon_jobs();
+        let (node, gone) = (Arc::clone(self), Arc::clone(peer));
+        let settle = move || {
+            for run in node.runs() {
+                run.lose(&gone, confirmed);
+            }
+            gone.home.close(gone.lost_error());
+            gone.drop_windows();
+        };
+        self.deliverers.push(Work::Call(Box::new(settle)), 0);
+        self.tell(peer, if left { PeerEvent::Left } else { PeerEvent::Lost });
+        self.hosts_changed();
+    }
+
+    // ---- the progress thread
+
+    /// Moves frames while nobody leads, accepts connections, keeps time. Runs no host code.
+    pub(super) fn progress_loop(self: &Arc<Self>) {
+        let mut ready = Vec::new();
+        let mut swept = 0;
+        let mut decayed = Instant::now();
+        while !self.progress_ends.load(Ordering::Acquire) {
+            ready.clear();
+            self.progress.wait(Some(self.next_timer(decayed)), &mut ready);
+            for token in &ready {
+                let peer = self.read_peers().get(token).cloned();
+                match peer {
+                    Some(peer) => self.look(&peer),
+                    None => {
+                        self.accept(*token);
+                    }
+                }
+            }
+            let sweeps = self.lead.sweeps();
+            if sweeps != swept {
+                swept = sweeps;
+                self.peers_sorted().iter().for_each(|peer| self.look(peer));
+            }
+            self.take_losses();
+            self.keep_time(&mut decayed);
+        }
+        self.take_losses();
+    }
+
+    /// Looks after one link.
+    fn look(self: &Arc<Self>, peer: &Arc<Peer>) {
+        peer.service();
+        if peer.polled.load(Ordering::Acquire) && self.lead.is_taken() {
+            return;
+        }
+        loop {
+            while peer.poll(BATCH) > 0 {}
+            if !peer.link.attention(Attention::Progress) {
+                break;
+            }
+        }
+        self.lead.warm(peer);
+    }
+
+    fn next_timer(&self, decayed: Instant) -> Duration {
+        let now = Instant::now();
+        let mut next = DECAY.saturating_sub(now.duration_since(decayed));
+        if !self.read_peers().is_empty() {
+            next = next.min(self.config.heartbeat);
+            if let Some(timeout) = self.config.peer_timeout {
+                next = next.min(timeout / 10);
+            }
+        }
+        for run in self.runs() {
+            if let Some(deadline) = run.deadline {
+                next = next.min(deadline.saturating_duration_since(now));
+            }
+        }
+        next.max(Duration::from_millis(1))
+    }
+
+    fn keep_time(self: &Arc<Self>, decayed: &mut Instant) {
+        let now = Instant::now();
+        for run in self.runs() {
+            run.check_deadline(now);
+        }
+        let (interval, timeout) = (self.config.heartbeat, self.config.peer_timeout);
+        for peer in self.peers_sorted() {
+            if !peer.check_life(interval, timeout) {
+                let quiet = timeout.unwrap_or_default().as_millis();
+                let text = format!("nothing was heard from it for {quiet} ms");
+                self.lose_later(&peer, Error::new(Kind::TimedOut, text));
+            }
+        }
+        if now.duration_since(*decayed) >= DECAY {
+            *decayed = now;
+            self.shared.decay();
+        }
+    }
+}

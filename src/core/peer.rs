@@ -1,0 +1,461 @@
+//! Another node that this one is connected to.
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use super::error::{Error, Kind, Result};
+use super::fragment::Fragment;
+use super::home::Home;
+use super::job::class_text;
+use super::memory::{Block, Span};
+use super::node::Node;
+use super::remote::{Opening, Order, Remote};
+use super::scheduler::Work;
+use super::stats::{add, read};
+use super::transport::{Chunk, Incoming, Link, Place, RegionKey};
+use super::wire::frame::{Frame, Target, Uuid};
+
+/// Bytes that a polling thread copies itself; more are copied by a deliverer, so that polling goes on.
+const COPY_AT_ONCE: usize = 64 << 10;
+/// Regions that a peer may have announced at a time.
+const MOST_WINDOWS: usize = 65_536;
+
+/// What the hello said of the other node.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) host_id: u32,
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) instance: u64,
+    /// Fragments that it takes at a time; 0 = it runs nothing for others.
+    pub(crate) credits: u32,
+    pub(crate) classes: Vec<Uuid>,
+}
+
+/// Another node that this one is connected to.
+pub(crate) struct Peer {
+    pub(crate) host_id: u32,
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) credits: u32,
+    pub(crate) token: u64,
+    pub(crate) node: Arc<Node>,
+    pub(crate) link: Arc<dyn Link>,
+    pub(crate) home: Arc<Home>,
+    /// The leader was asked to poll the link.
+    pub(crate) warmed: AtomicBool,
+    /// It does.
+    pub(crate) polled: AtomicBool,
+    alive: AtomicBool,
+    leaving: AtomicBool,
+    classes: RwLock<HashSet<Uuid>>,
+    remotes: Mutex<HashMap<u64, Arc<Remote>>>,
+    windows: Mutex<HashMap<RegionKey, Arc<dyn Block>>>,
+    flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
+    pinged: Mutex<Option<Instant>>,
+    pub(crate) round_trip_ns: AtomicU64,
+    pub(crate) bytes_sent: AtomicU64,
+    pub(crate) bytes_received: AtomicU64,
+    pub(crate) fragments_run: AtomicU64,
+    pub(crate) fragments_sent: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Peer {
+    /// A peer that has just been connected.
+    pub(crate) fn new(
+        node: &Arc<Node>,
+        identity: Identity,
+        token: u64,
+        link: Arc<dyn Link>,
+        home: Arc<Home>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            host_id: identity.host_id,
+            name: identity.name,
+            address: identity.address,
+            credits: identity.credits,
+            token,
+            node: Arc::clone(node),
+            link,
+            home,
+            warmed: AtomicBool::new(false),
+            polled: AtomicBool::new(false),
+            alive: AtomicBool::new(true),
+            leaving: AtomicBool::new(false),
+            classes: RwLock::new(identity.classes.into_iter().collect()),
+            remotes: Mutex::new(HashMap::new()),
+            windows: Mutex::new(HashMap::new()),
+            flushing: Mutex::new(HashMap::new()),
+            pinged: Mutex::new(None),
+            round_trip_ns: AtomicU64::new(0),
+            bytes_sent: AtomicU64::new(0),
+            bytes_received: AtomicU64::new(0),
+            fragments_run: AtomicU64::new(0),
+            fragments_sent: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether it is connected.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Whether it said goodbye.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// Marks it dead; false when it was already.
+    pub(crate) fn die(&self) -> bool {
+        self.alive.swap(false, Ordering::AcqRel)
+    }
+
+    /// Why calls that need it fail from now on.
+    pub(crate) fn lost_error(&self) -> Error {
+        Error::new(
+            Kind::PeerLost,
+            format!(
+                "host {} ({}) at {} is gone",
+                self.host_id, self.name, self.address
+            ),
+        )
+    }
+
+    /// Whether it runs jobs of that class.
+    pub(crate) fn has_class(&self, class: &Uuid) -> bool {
+        self.classes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(class)
+    }
+
+    // ---- out
+
+    /// Sends a frame; failing to is the loss of the peer.
+    pub(crate) fn send(self: &Arc<Self>, frame: &Frame) {
+        if let Err(error) = self.try_send(frame) {
+            self.node.lose_later(self, error);
+        }
+    }
+
+    /// Sends a frame.
+    pub(crate) fn try_send(&self, frame: &Frame) -> Result<()> {
+        if !self.is_alive() {
+            return Err(self.lost_error());
+        }
+        self.link.send(frame.encode().as_ref())
+    }
+
+    /// Sends a span's bytes to a place, waiting for room as often as it takes. The span may then be reused.
+    pub(crate) fn put(&self, place: Place, span: &Span) -> Result<()> {
+        let mut sent = 0;
+        while sent < span.len {
+            if !self.is_alive() {
+                return Err(self.lost_error());
+            }
+            let n = self.link.put(place, sent as u64, span, sent)?;
+            sent += n;
+            if n == 0 {
+                self.node
+                    .wait_for_room(&mut || !self.is_alive() || self.link.room());
+            }
+        }
+        Ok(())
+    }
+
+    // ---- in
+
+    /// Takes what has arrived, at most `limit` pieces; how many it was. A breach of the protocol is the loss
+    /// of the peer.
+    pub(crate) fn poll(self: &Arc<Self>, limit: usize) -> usize {
+        match self
+            .link
+            .poll(limit, &mut |incoming| self.incoming(incoming, false))
+        {
+            Ok(n) => n,
+            Err(error) => {
+                self.node.lose_later(self, error);
+                0
+            }
+        }
+    }
+
+    /// Looks after the link's slow side.
+    pub(crate) fn service(self: &Arc<Self>) {
+        if let Err(error) = self.link.service(&mut |incoming| self.incoming(incoming, false)) {
+            self.node.lose_later(self, error);
+        }
+    }
+
+    /// Handles one thing that arrived. `at_once`: bytes must be copied before this returns.
+    pub(crate) fn incoming(self: &Arc<Self>, incoming: Incoming<'_>, at_once: bool) -> Result<()> {
+        match incoming {
+            Incoming::Frame(bytes) => self.frame(Frame::decode(bytes)?),
+            Incoming::Data { place, offset, chunk } if at_once || chunk.span.len <= COPY_AT_ONCE => {
+                self.data(place, offset, &chunk)
+            }
+            Incoming::Data { place, offset, chunk } => {
+                let peer = Arc::clone(self);
+                let copy = move || {
+                    if let Err(error) = peer.data(place, offset, &chunk) {
+                        peer.node.lose_later(&peer, error);
+                    }
+                };
+                self.node.deliverers.push(Work::Call(Box::new(copy)), 0);
+                Ok(())
+            }
+            Incoming::Region { key, capacity, share } => {
+                let capacity = usize::try_from(capacity)
+                    .map_err(|_| Error::protocol(format!("a region of {capacity} bytes is too large")))?;
+                let block = self.node.memory().map(share, capacity)?;
+                let mut windows = lock(&self.windows);
+                if windows.len() >= MOST_WINDOWS {
+                    let text = format!("host {} announced more than {MOST_WINDOWS} regions", self.host_id);
+                    return Err(Error::protocol(text));
+                }
+                windows.insert(key, block);
+                Ok(())
+            }
+            Incoming::Forget(key) => {
+                let forgotten = lock(&self.windows).remove(&key);
+                drop(forgotten);
+                Ok(())
+            }
+        }
+    }
+
+    fn data(self: &Arc<Self>, place: Place, offset: u64, chunk: &Chunk) -> Result<()> {
+        if place.index == Place::PAYLOAD {
+            return match self.remote(place.job) {
+                Some(remote) => remote.on_payload(offset, chunk),
+                None => Ok(()),
+            };
+        }
+        match self.node.run(place.job) {
+            Some(run) => run.on_data(self, place, offset, chunk),
+            None => Ok(()),
+        }
+    }
+
+    fn frame(self: &Arc<Self>, frame: Frame) -> Result<()> {
+        match frame {
+            Frame::Fragment { place, target } => self.on_fragment(place, target),
+            Frame::Result {
+                place,
+                sequence,
+                part,
+                path,
+                size,
+            } => {
+                if let Some(run) = self.node.run(place.job) {
+                    run.on_result(self, place, (sequence, part, path, size))?;
+                }
+            }
+            Frame::Ack { place, sequence, ok } => {
+                let flushing = lock(&self.flushing).get(&key(place)).cloned();
+                if let Some(fragment) = flushing {
+                    fragment.acknowledge(sequence, ok);
+                }
+            }
+            Frame::Failed { place, kind, text } => {
+                if let Some(run) = self.node.run(place.job) {
+                    run.on_failed(self, place, Error::new(kind, text));
+                }
+            }
+            Frame::JobOpen {
+                job,
+                class,
+                count,
+                payload,
+                thread_limit,
+                priority,
+            } => {
+                let opening = Opening {
+                    class,
+                    count,
+                    payload,
+                    thread_limit,
+                    priority,
+                };
+                let remote = Remote::open(self, &opening)?;
+                if lock(&self.remotes).insert(job, remote).is_some() {
+                    return Err(Error::protocol(format!(
+                        "host {} opened job {job} twice",
+                        self.host_id
+                    )));
+                }
+            }
+            Frame::JobClose { job } => {
+                let remote = lock(&self.remotes).remove(&job);
+                if let Some(remote) = remote {
+                    remote.close();
+                }
+            }
+            Frame::JobCancel { job } => {
+                if let Some(remote) = self.remote(job) {
+                    remote.cancel();
+                    self.nudge_flushing();
+                }
+            }
+            Frame::ClassAdd { class } => {
+                self.classes
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(class);
+                self.node.hosts_changed();
+            }
+            Frame::ClassRemove { class } => {
+                self.classes
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(&class);
+                self.node.hosts_changed();
+            }
+            Frame::Goodbye => self.leaving.store(true, Ordering::Release),
+            Frame::Ping { stamp } => self.send(&Frame::Pong { stamp }),
+            Frame::Pong { .. } => self.on_pong(),
+        }
+        Ok(())
+    }
+
+    fn on_fragment(self: &Arc<Self>, place: Place, target: Target) {
+        match self.remote(place.job) {
+            Some(remote) => remote.add(Order { place, target }),
+            None => {
+                let text = format!("job {} is not open here", place.job);
+                self.send(&Frame::Failed {
+                    place,
+                    kind: Kind::Stale,
+                    text,
+                });
+            }
+        }
+    }
+
+    fn remote(&self, job: u64) -> Option<Arc<Remote>> {
+        lock(&self.remotes).get(&job).cloned()
+    }
+
+    // ---- windows
+
+    /// The mapping of a region that a fragment names.
+    pub(crate) fn window(self: &Arc<Self>, key: RegionKey) -> Result<Arc<dyn Block>> {
+        let known = lock(&self.windows).get(&key).cloned();
+        if let Some(block) = known {
+            return Ok(block);
+        }
+        // The announcement came before the fragment, but on the slow side.
+        self.service();
+        lock(&self.windows).get(&key).cloned().ok_or_else(|| {
+            Error::new(
+                Kind::Stale,
+                format!(
+                    "host {} named region {} which it has not announced",
+                    self.host_id, key.id
+                ),
+            )
+        })
+    }
+
+    /// A region has a new mapping, because the old one was cut off.
+    pub(crate) fn replace_window(&self, key: RegionKey, block: Arc<dyn Block>) {
+        let mut windows = lock(&self.windows);
+        if let Some(known) = windows.get_mut(&key) {
+            *known = block;
+        }
+    }
+
+    // ---- flushes
+
+    /// A fragment waits for an answer.
+    pub(crate) fn add_flushing(&self, place: Place, fragment: &Arc<Fragment>) {
+        lock(&self.flushing).insert(key(place), Arc::clone(fragment));
+    }
+
+    /// It no longer does.
+    pub(crate) fn remove_flushing(&self, place: Place) {
+        lock(&self.flushing).remove(&key(place));
+    }
+
+    fn nudge_flushing(&self) {
+        let waiting: Vec<Arc<Fragment>> = lock(&self.flushing).values().cloned().collect();
+        for fragment in waiting {
+            fragment.nudge();
+        }
+    }
+
+    // ---- life and death
+
+    /// Tests the link if it was quiet for `interval`; false when it was quiet for longer than `timeout`.
+    pub(crate) fn check_life(self: &Arc<Self>, interval: Duration, timeout: Option<Duration>) -> bool {
+        let quiet = self.link.last_heard().elapsed();
+        if timeout.is_some_and(|timeout| quiet >= timeout) {
+            return false;
+        }
+        if quiet >= interval {
+            let mut pinged = lock(&self.pinged);
+            if pinged.is_none_or(|at| at.elapsed() >= interval) {
+                *pinged = Some(Instant::now());
+                drop(pinged);
+                self.send(&Frame::Ping { stamp: self.token });
+            }
+        }
+        true
+    }
+
+    fn on_pong(&self) {
+        if let Some(at) = lock(&self.pinged).take() {
+            let ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let best = read(&self.round_trip_ns);
+            if best == 0 || ns < best {
+                self.round_trip_ns.store(ns, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// After its loss: what it asked for is given up.
+    pub(crate) fn abandon_jobs(&self) {
+        let remotes: Vec<Arc<Remote>> = lock(&self.remotes).drain().map(|(_, remote)| remote).collect();
+        for remote in remotes {
+            remote.cancel();
+            remote.close();
+        }
+        self.nudge_flushing();
+    }
+
+    /// After its loss: its memory is unmapped as soon as no fragment uses it.
+    pub(crate) fn drop_windows(&self) {
+        let windows = std::mem::take(&mut *lock(&self.windows));
+        drop(windows);
+    }
+
+    /// Says a friendly last word.
+    pub(crate) fn say_goodbye(&self) {
+        // It may be gone already; then it need not hear it.
+        let _ = self.try_send(&Frame::Goodbye);
+    }
+
+    /// How a class that the peer lacks is named in messages.
+    pub(crate) fn lacks_text(&self, class: &Uuid) -> String {
+        format!(
+            "host {} ({}) has not registered class {}",
+            self.host_id,
+            self.name,
+            class_text(class)
+        )
+    }
+
+    /// Counts bytes handed to it.
+    pub(crate) fn count_sent(&self, bytes: u64) {
+        add(&self.bytes_sent, bytes);
+    }
+}
+
+fn key(place: Place) -> (u64, u64, u32) {
+    (place.job, place.index, place.attempt)
+}

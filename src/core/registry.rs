@@ -1,0 +1,88 @@
+//! Job classes registered on this host, and how many replicas of each live.
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::error::Result;
+use super::job::{Class, FragmentInfo, Replica};
+use super::{buffer::Lease, fragment::Fragment};
+
+/// A registered class.
+pub(crate) struct Registered {
+    class: Box<dyn Class>,
+    live: Mutex<u64>,
+    changed: Condvar,
+}
+
+/// A replica that is counted while it lives.
+struct Counted {
+    /// Dropped before the count goes down, so that `destroy` has returned by then.
+    replica: Option<Box<dyn Replica>>,
+    registered: Arc<Registered>,
+}
+
+impl Registered {
+    pub(crate) fn new(class: Box<dyn Class>) -> Arc<Self> {
+        Arc::new(Self {
+            class,
+            live: Mutex::new(0),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Makes a replica.
+    pub(crate) fn create(self: &Arc<Self>, payload: &[u8]) -> Result<Box<dyn Replica>> {
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        let mut counted = Counted {
+            replica: None,
+            registered: Arc::clone(self),
+        };
+        counted.replica = Some(self.class.create(payload)?);
+        Ok(Box::new(counted))
+    }
+
+    /// Waits until no replica lives; the number that still do at `deadline`.
+    pub(crate) fn wait_unused(&self, deadline: Instant) -> u64 {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        while *live > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            live = match self.changed.wait_timeout(live, left) {
+                Ok((live, _)) => live,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        *live
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.replica = None;
+        *self
+            .registered
+            .live
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.registered.changed.notify_all();
+    }
+}
+
+impl Replica for Counted {
+    fn execute(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<Option<Lease>> {
+        self.replica
+            .as_ref()
+            .map_or(Ok(None), |replica| replica.execute(info, fragment))
+    }
+    fn execute_bytes(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<()> {
+        self.replica
+            .as_ref()
+            .map_or(Ok(()), |replica| replica.execute_bytes(info, fragment))
+    }
+    fn cancel(&self) {
+        if let Some(replica) = &self.replica {
+            replica.cancel();
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The node's threads: what each does, and how any thread waits inside nrdma.
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::error::Result;
+use super::lead::Rest;
+use super::node::Node;
+use super::pool::{Pool, Turn};
+use super::remote::{Order, Remote};
+use super::run::Run;
+use super::sleeper::Sleeper;
+
+/// How long a thread beyond its pool's strength stays, in case it is needed again.
+const LINGER: Duration = Duration::from_secs(1);
+/// How often a thread that waits for room on a link looks by itself, should the news be late.
+const ROOM: Duration = Duration::from_millis(20);
+
+/// Something for an executor or a deliverer to do.
+pub(crate) enum Work {
+    /// Make a replica.
+    Create(Arc<Remote>),
+    /// Run a fragment for another host.
+    Run(Arc<Remote>, Order),
+    /// Run one fragment of a job of our own.
+    Here(Arc<Run>),
+    /// Deliver results and hand out fragments.
+    Attend(Arc<Run>),
+    /// Anything else.
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+impl Work {
+    fn perform(self) {
+        match self {
+            Self::Create(remote) => remote.create(),
+            Self::Run(remote, order) => remote.run(order),
+            Self::Here(run) => run.here(),
+            Self::Attend(run) => run.attend(),
+            Self::Call(call) => call(),
+        }
+    }
+}
+
+/// Which pool the calling thread belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Foreign,
+    Executor,
+    Deliverer,
+}
+
+thread_local! {
+    /// The calling thread's role, and the instance of its node.
+    static ROLE: Cell<(Role, u64)> = const { Cell::new((Role::Foreign, 0)) };
+    /// Instances of the nodes whose callbacks the calling thread is inside.
+    static CALLBACKS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs host code, remembering that this thread is inside a callback of `node`.
+pub(crate) fn callback<R>(node: &Arc<Node>, body: impl FnOnce() -> R) -> R {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            let _ = CALLBACKS.try_with(|inside| inside.borrow_mut().pop());
+        }
+    }
+    let instance = node.instance();
+    let _ = CALLBACKS.try_with(|inside| inside.borrow_mut().push(instance));
+    let _leave = Leave;
+    body()
+}
+
+/// Whether the calling thread is inside a callback of that node.
+pub(crate) fn inside_callback(node: &Node) -> bool {
+    CALLBACKS
+        .try_with(|inside| inside.borrow().contains(&node.instance()))
+        .unwrap_or(false)
+}
+
+/// The body of an executor's thread.
+pub(crate) fn execute(node: &Arc<Node>) {
+    ROLE.set((Role::Executor, node.instance()));
+    let me = Sleeper::current();
+    let pool = &node.executors;
+    let mut finished = false;
+    loop {
+        match pool.turn(finished) {
+            Turn::Work(work) => {
+                work.perform();
+                finished = true;
+                continue;
+            }
+            Turn::Leave => return,
+            Turn::Idle => finished = false,
+        }
+        let mut news = || pool.has_work() || pool.is_stopping();
+        if let Some(mut leading) = node.lead.take(node.progress.as_ref()) {
+            leading.until(&me, None, &mut Idle { pool }, &mut news);
+        } else if pool.fall_asleep(&me) {
+            let began = Instant::now();
+            me.park(Some(LINGER));
+            pool.wake_up(&me);
+            if began.elapsed() >= LINGER && pool.dismiss() {
+                return;
+            }
+        }
+    }
+}
+
+/// The body of a deliverer's thread.
+pub(crate) fn deliver(node: &Arc<Node>) {
+    ROLE.set((Role::Deliverer, node.instance()));
+    let me = Sleeper::current();
+    let pool = &node.deliverers;
+    let mut finished = false;
+    loop {
+        match pool.turn(finished) {
+            Turn::Work(work) => {
+                work.perform();
+                finished = true;
+                continue;
+            }
+            Turn::Leave => return,
+            Turn::Idle => finished = false,
+        }
+        if pool.fall_asleep(&me) {
+            let began = Instant::now();
+            me.park(if pool.has_spares() { Some(LINGER) } else { None });
+            pool.wake_up(&me);
+            if began.elapsed() >= LINGER && pool.dismiss() {
+                return;
+            }
+        }
+    }
+}
+
+/// An executor with nothing to do sleeps.
+struct Idle<'a> {
+    pool: &'a Pool<Work>,
+}
+impl Rest for Idle<'_> {
+    fn before(&mut self, me: &Arc<Sleeper>) -> bool {
+        self.pool.fall_asleep(me)
+    }
+    fn after(&mut self, me: &Arc<Sleeper>) {
+        self.pool.wake_up(me);
+    }
+}
+
+/// A thread with work to do waits inside it: a spare takes its place meanwhile.
+struct Blocked<'a> {
+    pool: Option<&'a Pool<Work>>,
+}
+impl Rest for Blocked<'_> {
+    fn before(&mut self, _: &Arc<Sleeper>) -> bool {
+        if let Some(pool) = self.pool {
+            pool.block();
+        }
+        true
+    }
+    fn after(&mut self, _: &Arc<Sleeper>) {
+        if let Some(pool) = self.pool {
+            pool.unblock();
+        }
+    }
+}
+
+impl Node {
+    fn own_pool(&self) -> Option<&Pool<Work>> {
+        match ROLE.try_with(Cell::get).unwrap_or((Role::Foreign, 0)) {
+            (Role::Executor, instance) if instance == self.instance() => Some(&self.executors),
+            (Role::Deliverer, instance) if instance == self.instance() => Some(&self.deliverers),
+            _ => None,
+        }
+    }
+
+    /// Refuses a call that may wait when too many threads of the pool already do.
+    pub(crate) fn check_depth(&self) -> Result<()> {
+        self.own_pool().map_or(Ok(()), Pool::check_depth)
+    }
+
+    /// Waits until `done` or `deadline`; whether it is done. Whoever makes it done wakes the thread's
+    /// [`Sleeper`]. While it waits the thread polls the links for everybody, if nobody else does.
+    pub(crate) fn wait(&self, deadline: Option<Instant>, done: &mut dyn FnMut() -> bool) -> bool {
+        let me = Sleeper::current();
+        let mut rest = Blocked {
+            pool: self.own_pool(),
+        };
+        loop {
+            if done() {
+                return true;
+            }
+            if let Some(mut leading) = self.lead.take(self.progress.as_ref()) {
+                return leading.until(&me, deadline, &mut rest, done);
+            }
+            let timeout = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if timeout.is_some_and(|t| t.is_zero()) {
+                return done();
+            }
+            self.lead.follow(&me, timeout, &mut rest, done);
+        }
+    }
+
+    /// Waits until a link has room. Nobody wakes us for that: we poll, or look now and then.
+    pub(crate) fn wait_for_room(&self, room: &mut dyn FnMut() -> bool) {
+        while !room() {
+            self.wait(Some(Instant::now() + ROOM), room);
+        }
+    }
+}
