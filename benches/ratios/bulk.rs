@@ -10,7 +10,7 @@ use crate::rig::{OUR_CPU, Plan, Probe, Rig, THEIR_CPU};
 use crate::ucx;
 
 const BYTES: usize = 64 << 20;
-const ROUNDS: usize = 40;
+const ROUNDS: u32 = 40;
 
 fn rig() -> Result<Rig, Skipped> {
     Rig::new(
@@ -31,12 +31,12 @@ fn large(rig: &Rig, kind: Kind, lent: Option<Lent>) -> Result<f64, Skipped> {
     };
     // Touches all pages on both sides; only what happens again and again is of interest.
     rig.time(&probe, Kind::Fill, 4)?;
-    let rounds = if kind == Kind::Touch && probe.lent.is_none() {
-        20_000
-    } else {
-        ROUNDS
-    };
-    Ok(rig.time(&probe, kind, rounds)?.round_trip())
+    let once = rig.time(&probe, kind, 9)?.round_trip();
+    let rounds = [20_000, 2_000, 200]
+        .into_iter()
+        .find(|n| f64::from(*n) * once < 1.0)
+        .unwrap_or(ROUNDS);
+    Ok(rig.time(&probe, kind, rounds as usize)?.round_trip())
 }
 
 fn memcpy() -> f64 {

@@ -13,7 +13,8 @@ use crate::ucx;
 const TINY: usize = 8;
 const PINNED: Plan = Plan {
     cpu: Some(THEIR_CPU),
-    idle_nodes: 0,
+    nodes: 1,
+    works: true,
     delay_us: 0,
 };
 
@@ -101,7 +102,8 @@ fn crowd(peers: usize) -> Measured {
         let alone = tiny(&rig)?;
         drop(rig);
         let idle = Plan {
-            idle_nodes: peers.saturating_sub(2),
+            nodes: peers - 1,
+            works: false,
             ..Plan::default()
         };
         let rig = Rig::new(Some(OUR_CPU), &[PINNED, idle])?;

@@ -131,6 +131,8 @@ struct Options {
     only: Option<String>,
     json: Option<PathBuf>,
     list: bool,
+    /// Started by `cargo bench`, not by `cargo test`, which only wants to know that it starts.
+    bench: bool,
 }
 
 fn main() -> ExitCode {
@@ -158,7 +160,7 @@ fn options(arguments: Vec<String>) -> Result<Options, lexopt::Error> {
             Long("only") => options.only = Some(parser.value()?.string()?),
             Long("json") => options.json = Some(parser.value()?.into()),
             Long("list") => options.list = true,
-            Long("bench") => {} // What cargo says to every bench.
+            Long("bench") => options.bench = true,
             other => return Err(other.unexpected()),
         }
     }
@@ -170,6 +172,10 @@ fn run(options: &Options) -> Result<(), String> {
         for bar in BARS {
             println!("{:14}  {}", bar.name, bar.what);
         }
+        return Ok(());
+    }
+    if !options.bench && options.only.is_none() && options.json.is_none() {
+        println!("run this with cargo bench --bench ratios");
         return Ok(());
     }
     let wanted = |bar: &&Bar| options.only.as_ref().is_none_or(|only| only == bar.name);

@@ -81,7 +81,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     os::exact_timers();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["fragments", address, cpu, idle, delay] => fragments(address, cpu, idle, delay),
+        ["fragments", address, cpu, nodes, works, delay] => fragments(address, cpu, nodes, works, delay),
         ["events", there, back, cpu] => events(there, back, cpu),
         _ => Err("responder: wrong arguments".to_owned()),
     };
@@ -108,19 +108,20 @@ fn pin(cpu: &str) -> Result<(), String> {
 }
 
 /// Executes fragments until the input ends.
-fn fragments(address: &str, cpu: &str, idle: &str, delay: &str) -> Result<(), String> {
+fn fragments(address: &str, cpu: &str, count: &str, works: &str, delay: &str) -> Result<(), String> {
     pin(cpu)?;
     let delay = Duration::from_micros(number(delay)?);
     DELAY.get_or_init(|| delay);
     let mut nodes = Vec::new();
-    for i in 0..=number::<usize>(idle)? {
+    let works = number(works)?;
+    for i in 0..number::<usize>(count)? {
         let settings = Settings {
             name: format!("responder-{i}"),
             worker_threads: 1,
             ..Settings::default()
         };
         let node = Node::new(&settings).map_err(|why| why.to_string())?;
-        if i == 0 {
+        if works && i == 0 {
             node.register::<Work>().map_err(|why| why.to_string())?;
         }
         node.connect(address).map_err(|why| why.to_string())?;

@@ -17,14 +17,27 @@ pub(crate) const OUR_CPU: usize = 0;
 pub(crate) const THEIR_CPU: usize = 1;
 
 /// A responder process.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     /// Its processor; None: any.
     pub(crate) cpu: Option<usize>,
-    /// Nodes besides the one that works: connected, but without the class.
-    pub(crate) idle_nodes: usize,
+    /// Its nodes. Only the first may work.
+    pub(crate) nodes: usize,
+    /// Whether the first has the class, and so is given fragments.
+    pub(crate) works: bool,
     /// How long a `Kind::Delay` fragment takes.
     pub(crate) delay_us: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            cpu: None,
+            nodes: 1,
+            works: true,
+            delay_us: 0,
+        }
+    }
 }
 
 /// The requester and its responders.
@@ -56,7 +69,7 @@ impl Rig {
         let mut nodes = 0;
         for plan in plans {
             let mut child = start(&address, plan)?;
-            nodes += 1 + plan.idle_nodes;
+            nodes += plan.nodes;
             let said = child.stdout.take().map(std::io::BufReader::new).map(|mut out| {
                 let mut line = String::new();
                 out.read_line(&mut line).map(|_| line)
@@ -136,13 +149,11 @@ impl Drop for Rig {
 fn start(address: &str, plan: &Plan) -> std::io::Result<Child> {
     let cpu = plan.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
     Command::new(std::env::current_exe()?)
+        .args(["responder", "fragments", address, &cpu])
         .args([
-            "responder",
-            "fragments",
-            address,
-            &cpu,
-            &plan.idle_nodes.to_string(),
-            &plan.delay_us.to_string(),
+            plan.nodes.to_string(),
+            plan.works.to_string(),
+            plan.delay_us.to_string(),
         ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

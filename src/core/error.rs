@@ -45,10 +45,7 @@ pub(crate) enum Kind {
 
 impl Error {
     pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
-        Self {
-            kind,
-            text: text.into(),
-        }
+        Self { kind, text: text.into() }
     }
     /// An argument that the caller got wrong.
     pub(crate) fn invalid(text: impl Into<String>) -> Self {

@@ -43,11 +43,7 @@ pub(crate) enum Incoming<'a> {
     /// link is taken.
     Data { place: Place, offset: u64, chunk: Chunk },
     /// The peer made a region that it may name as a window.
-    Region {
-        key: RegionKey,
-        capacity: u64,
-        share: Share,
-    },
+    Region { key: RegionKey, capacity: u64, share: Share },
     /// The peer gives a region up; nothing will name it again.
     Forget(RegionKey),
 }

@@ -23,6 +23,7 @@ pub(crate) struct Tally {
     pub(crate) copied: u64,
     /// Results into memory of the host's own, which cannot be mapped.
     pub(crate) wrapped: u64,
+    pub(crate) wrapped_bytes: u64,
 }
 
 impl Tally {
@@ -35,7 +36,10 @@ impl Tally {
             &mut self.early
         };
         *kind += 1;
-        self.wrapped += u64::from(wrapped);
+        if wrapped {
+            self.wrapped += 1;
+            self.wrapped_bytes += bytes;
+        }
         let path = match received.path {
             sys::NRDMA_PATH_MAPPED => &mut self.mapped,
             sys::NRDMA_PATH_DIRECT => &mut self.direct,
@@ -186,8 +190,9 @@ impl Summary<'_> {
             (
                 "wrapped",
                 format!(
-                    "{} results into the host's own memory (wrap_user_buffer)",
-                    all.wrapped
+                    "{} results, {}, into the host's own memory (wrap_user_buffer)",
+                    all.wrapped,
+                    table::bytes(all.wrapped_bytes)
                 ),
             ),
             (
@@ -228,6 +233,7 @@ impl Summary<'_> {
             staged: sum.staged + tally.staged,
             copied: sum.copied + tally.copied,
             wrapped: sum.wrapped + tally.wrapped,
+            wrapped_bytes: sum.wrapped_bytes + tally.wrapped_bytes,
         })
     }
 
@@ -282,6 +288,7 @@ mod tests {
             mapped: 2,
             staged: 1,
             wrapped: 1,
+            wrapped_bytes: 5,
             ..Tally::default()
         };
         assert_eq!(tally, expected);
@@ -303,6 +310,7 @@ mod tests {
         };
         let peer = Peer {
             host_id: 7,
+            alive: false,
             name: "worker-1".to_owned(),
             transport: "shm".to_owned(),
         };
@@ -341,7 +349,7 @@ mod tests {
             "worker-1 (killed)  shm",
             "received      2 results, 1.0 MiB",
             "in place      1 of 1 results",
-            "wrapped       1 results",
+            "wrapped       1 results, 1.0 KiB",
             "bytes mapped  1.0 MiB",
             "bytes copied  1.0 KiB here, 0 B in the workers",
             "fragments run again: 2",
