@@ -47,7 +47,7 @@ function(nrdma_clang_program name result)
     endif()
     add_custom_command(OUTPUT ${_object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/clang/${name}.dir
-      COMMAND ${_compile} -O1 -g ${NRDMA_WARNINGS} -pthread -I${_include} -MMD -MF ${_object}.d
+      COMMAND ${_compile} -O0 -g1 ${NRDMA_WARNINGS} -pthread -I${_include} -MMD -MF ${_object}.d
         -c ${CMAKE_CURRENT_SOURCE_DIR}/${file} -o ${_object}
       DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file} DEPFILE ${_object}.d
       COMMENT "Building clang/${name}.dir/${_stem}.o" VERBATIM)
@@ -123,7 +123,7 @@ function(nrdma_program name)
       nrdma_run(${name}${_suffix}.clang "${T_LABEL};clang" ${_clang} ${_args})
     endif()
     if(NRDMA_VALGRIND AND _only_c)
-      nrdma_run(${name}${_suffix}.valgrind "valgrind" ${NRDMA_VALGRIND} -q --leak-check=full
+      nrdma_run(${name}${_suffix}.valgrind "valgrind" ${NRDMA_VALGRIND} -q --leak-check=full --show-leak-kinds=definite
         --errors-for-leak-kinds=definite --error-exitcode=9 --child-silent-after-fork=yes
         $<TARGET_FILE:${name}> ${_args})
       set_tests_properties(${name}${_suffix}.valgrind PROPERTIES TIMEOUT 600 ENVIRONMENT "NRDMA_TEST_SLOW=20")
