@@ -47,7 +47,7 @@ function(nrdma_clang_program name result)
     endif()
     add_custom_command(OUTPUT ${_object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/clang/${name}.dir
-      COMMAND ${_compile} -O1 -g ${NRDMA_WARNINGS} -pthread -I${_include} -MMD -MF ${_object}.d
+      COMMAND ${_compile} -O0 -g1 ${NRDMA_WARNINGS} -pthread -I${_include} -MMD -MF ${_object}.d
         -c ${CMAKE_CURRENT_SOURCE_DIR}/${file} -o ${_object}
       DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file} DEPFILE ${_object}.d
       COMMENT "Building clang/${name}.dir/${_stem}.o" VERBATIM)
@@ -55,7 +55,7 @@ function(nrdma_clang_program name result)
   endforeach()
   set(_program ${CMAKE_CURRENT_BINARY_DIR}/clang/${name})
   add_custom_command(OUTPUT ${_program}
-    COMMAND ${NRDMA_CLANGXX} -pthread ${_objects} $<TARGET_FILE:nrdma> -ldl -Wl,-rpath,${NRDMA_LIBRARY_DIR} -o ${_program}
+    COMMAND ${NRDMA_CLANGXX} -pthread ${_objects} $<TARGET_FILE:nrdma> -ldl -lm -Wl,-rpath,${NRDMA_LIBRARY_DIR} -o ${_program}
     DEPENDS ${_objects} nrdma_cargo
     COMMENT "Linking clang/${name}" VERBATIM)
   add_custom_target(${name}_clang ALL DEPENDS ${_program})
@@ -95,7 +95,7 @@ function(nrdma_program name)
   add_executable(${name} ${T_SOURCES})
   target_compile_options(${name} PRIVATE ${NRDMA_WARNINGS} ${_cxx_sanitize})
   target_link_options(${name} PRIVATE ${_cxx_sanitize})
-  target_link_libraries(${name} PRIVATE nrdma::nrdma Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(${name} PRIVATE nrdma::nrdma Threads::Threads ${CMAKE_DL_LIBS} m)
   set(_sources ${T_SOURCES})
   if(NOT _only_c)
     if(_with_main)
@@ -123,7 +123,7 @@ function(nrdma_program name)
       nrdma_run(${name}${_suffix}.clang "${T_LABEL};clang" ${_clang} ${_args})
     endif()
     if(NRDMA_VALGRIND AND _only_c)
-      nrdma_run(${name}${_suffix}.valgrind "valgrind" ${NRDMA_VALGRIND} -q --leak-check=full
+      nrdma_run(${name}${_suffix}.valgrind "valgrind" ${NRDMA_VALGRIND} -q --leak-check=full --show-leak-kinds=definite
         --errors-for-leak-kinds=definite --error-exitcode=9 --child-silent-after-fork=yes
         $<TARGET_FILE:${name}> ${_args})
       set_tests_properties(${name}${_suffix}.valgrind PROPERTIES TIMEOUT 600 ENVIRONMENT "NRDMA_TEST_SLOW=20")
@@ -177,5 +177,28 @@ if(TARGET abi_vtable AND NOT NRDMA_SANITIZE)
     target_link_options(abi_vtable_${_name} PRIVATE ${_flags})
     target_link_libraries(abi_vtable_${_name} PRIVATE nrdma::nrdma doctest::doctest Threads::Threads)
     nrdma_run(abi_vtable_${_name} abi abi_vtable_${_name})
+  endforeach()
+endif()
+
+# clang's whole-program devirtualisation and CFI take the classes that they see for all there are; the
+# visibility that our headers set tells them better. Both need LTO, and so lld.
+if(TARGET abi_vtable AND NRDMA_CLANGXX)
+  find_program(NRDMA_LLD ld.lld)
+endif()
+if(NRDMA_LLD)
+  foreach(variant "wpd:-fwhole-program-vtables" "cfi:-fsanitize=cfi-vcall -fno-sanitize-ignorelist")
+    string(REGEX MATCH "^[a-z]+" _name "${variant}")
+    string(REGEX REPLACE "^[a-z]+:" "" _flags "${variant}")
+    separate_arguments(_flags UNIX_COMMAND "${_flags}")
+    set(_program ${CMAKE_CURRENT_BINARY_DIR}/clang/abi_vtable_${_name})
+    add_custom_command(OUTPUT ${_program}
+      COMMAND ${NRDMA_CLANGXX} -std=gnu++17 -O2 -flto -fvisibility=hidden ${_flags} -fuse-ld=lld -pthread
+        -I${_include} ${CMAKE_CURRENT_SOURCE_DIR}/abi_vtable.cpp ${CMAKE_CURRENT_SOURCE_DIR}/doctest_main.cpp
+        $<TARGET_FILE:nrdma> -Wl,-rpath,${NRDMA_LIBRARY_DIR} -o ${_program}
+      DEPENDS abi_vtable.cpp doctest_main.cpp nrdma_cargo ${_include}/nrdma/nrdma.h ${_include}/nrdma/nrdma.hpp
+        ${_include}/nrdma/neuray.hpp
+      COMMENT "Building clang/abi_vtable_${_name}" VERBATIM)
+    add_custom_target(abi_vtable_${_name} ALL DEPENDS ${_program})
+    nrdma_run(abi_vtable_${_name}.clang "abi;clang" ${_program})
   endforeach()
 endif()
