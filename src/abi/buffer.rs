@@ -134,6 +134,8 @@ impl Class for Buffer {
     type Vtbl = nrdma_buffer_vtbl_itanium;
     const NAME: &'static str = "buffer";
     const IIDS: &'static [nrdma_uuid] = &[IID, IID_2019];
+    /// Only the cache hands out buffers at rest, and it has them alone.
+    const REVIVED: bool = false;
     fn table() -> &'static Table<nrdma_buffer_vtbl_itanium> {
         &TABLE
     }

@@ -436,7 +436,7 @@ impl Home {
         let kept = self.shells.pop();
         let carrier = kept.unwrap_or_else(|| self.shared.carrier(Buffer::shell(Arc::clone(self))));
         carrier.buffer().begin(magazine::id(), size);
-        magazine::count(&self.shared, |account| account.lent(0));
+        magazine::count(&self.shared, |account| account.lent());
         carrier
     }
 

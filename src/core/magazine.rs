@@ -222,15 +222,16 @@ pub(crate) fn take(home: &Home, shelf: Shelf, size: u64) -> Option<Arc<dyn Carri
         let set = local.set(home)?;
         let carrier = set.magazines.get_mut(shelf.index())?.pop()?;
         let account = &set.account;
-        match carrier.buffer().piece() {
+        let buffer = carrier.buffer();
+        match buffer.piece() {
             Some(piece) => {
                 account.unkeep(piece.capacity);
                 account.took(true, size);
             }
-            None => account.lent(0),
+            None => account.lent(),
         }
         let id = local.id();
-        carrier.buffer().begin(id, size);
+        buffer.begin(id, size);
         Some(carrier)
     })?
 }

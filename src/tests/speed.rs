@@ -13,7 +13,9 @@ use crate::core::memory::Kind;
 const ROUNDS: u32 = 1_000_000;
 
 fn through_the_table(home: &Arc<Home>) {
-    let buffer: *mut nrdma_buffer = black_box(start_raw(home.take(Kind::Private, black_box(1 << 20), -1).unwrap()));
+    let buffer: *mut nrdma_buffer = black_box(start_raw(
+        home.take(Kind::Private, black_box(1 << 20), -1).unwrap(),
+    ));
     // SAFETY: a live buffer of ours.
     let table = unsafe { &*(*buffer).vtbl.cast::<nrdma_buffer_vtbl_itanium>() };
     // SAFETY: live.
@@ -43,7 +45,10 @@ fn nanoseconds(threads: usize, work: impl Fn() + Sync) -> f64 {
                 begin.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS)
             };
             let hands: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
-            hands.into_iter().map(|hand| hand.join().unwrap()).fold(0.0, f64::max)
+            hands
+                .into_iter()
+                .map(|hand| hand.join().unwrap())
+                .fold(0.0, f64::max)
         })
     };
     (0..7).map(|_| run()).fold(f64::MAX, f64::min)

@@ -167,7 +167,7 @@ mod model {
             assert_eq!(thing.count.up(), 2);
             let release = |thing: Arc<Thing>, depot: &Mutex<Option<Arc<Thing>>>| {
                 thing.bytes.with(|bytes| drop(unsafe { bytes.read() }));
-                if thing.count.down() == 0 {
+                if thing.count.down(false) == 0 {
                     thing.bytes.with_mut(|bytes| unsafe { *bytes += 1 });
                     *depot.lock().unwrap() = Some(thing);
                 }
@@ -184,7 +184,7 @@ mod model {
                     };
                     thing.count.start();
                     thing.bytes.with_mut(|bytes| unsafe { *bytes += 1 });
-                    assert_eq!(thing.count.down(), 0);
+                    assert_eq!(thing.count.down(false), 0);
                     *depot.lock().unwrap() = Some(thing);
                 })
             };
@@ -212,7 +212,7 @@ mod model {
                     }
                 })
             };
-            if count.down() == 0 {
+            if count.down(true) == 0 {
                 strong.fetch_sub(1, order);
             }
             sharer.join().unwrap();
@@ -232,7 +232,7 @@ mod model {
                 let thing = Arc::clone(&thing);
                 thread::spawn(move || {
                     thing.bytes.with(|bytes| drop(unsafe { bytes.read() }));
-                    thing.count.down();
+                    thing.count.down(false);
                 })
             };
             if thing.count.get() == 1 {
