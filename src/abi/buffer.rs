@@ -175,8 +175,11 @@ fn interface(carrier: &Arc<dyn Carrier>) -> *mut nrdma_buffer {
 /// Gives an object that [`Home::take`] returned to C, with its first reference.
 #[inline]
 pub(crate) fn start_raw(carrier: Arc<dyn Carrier>) -> *mut nrdma_buffer {
-    let raw = interface(&carrier);
-    carrier.start();
+    let object = Arc::into_raw(carrier).cast::<Object<Buffer>>();
+    // SAFETY: all carriers are made by `make`, and this one is not anybody else's yet.
+    let object = unsafe { Arc::from_raw(object) };
+    let raw = object.interface();
+    object.start();
     raw
 }
 

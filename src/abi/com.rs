@@ -139,6 +139,7 @@ impl<T: Class> Object<T> {
     }
 
     /// The first reference, which this Arc stands for.
+    #[inline]
     pub(crate) fn start(self: Arc<Self>) {
         debug_assert_eq!(self.count.get(), 0);
         self.count.start();

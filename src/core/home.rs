@@ -164,21 +164,17 @@ impl Home {
 
     /// As [`Home::get`], for the C line: the object has no reference yet, the caller calls
     /// [`Carrier::start`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(self: &Arc<Self>, kind: Kind, size: u64, gpu: i32) -> Result<Arc<dyn Carrier>> {
-        check_gpu(gpu)?;
-        let class = check_size(size)?;
-        let kind = self.possible(kind);
-        let warm = Shelf::of(kind, class).and_then(|shelf| magazine::take(self, shelf, size));
-        let carrier = match warm {
-            Some(carrier) => carrier,
-            None => self.take_slowly(kind, class, size)?,
-        };
-        if self.zero_on_reuse {
-            let span = carrier.buffer().span(size)?;
-            span.block.zero(span.offset, span.len)?;
+        if gpu == -1
+            && !self.zero_on_reuse
+            && let Some(class) = Class::of(size)
+            && let Some(shelf) = Shelf::of(self.possible(kind), class)
+            && let Some(carrier) = magazine::take(self, shelf, size)
+        {
+            return Ok(carrier);
         }
-        Ok(carrier)
+        self.take_slowly(kind, size, gpu)
     }
 
     fn possible(&self, kind: Kind) -> Kind {
@@ -190,9 +186,20 @@ impl Home {
     }
 
     #[cold]
-    fn take_slowly(self: &Arc<Self>, kind: Kind, class: Class, size: u64) -> Result<Arc<dyn Carrier>> {
+    fn take_slowly(self: &Arc<Self>, kind: Kind, size: u64, gpu: i32) -> Result<Arc<dyn Carrier>> {
+        check_gpu(gpu)?;
+        let class = check_size(size)?;
         self.check_open()?;
         magazine::enter(self);
+        let carrier = self.kept_or_made(self.possible(kind), class, size)?;
+        if self.zero_on_reuse {
+            let span = carrier.buffer().span(size)?;
+            span.block.zero(span.offset, span.len)?;
+        }
+        Ok(carrier)
+    }
+
+    fn kept_or_made(self: &Arc<Self>, kind: Kind, class: Class, size: u64) -> Result<Arc<dyn Carrier>> {
         let kept = std::iter::once(class)
             .chain(class.substitutes())
             .find_map(|class| {
@@ -269,6 +276,7 @@ impl Home {
             capacity,
             shelf,
             kind,
+            slot: self.slot(),
         };
         Ok(self.shared.carrier(Buffer::cached(Arc::clone(self), piece)))
     }
@@ -443,26 +451,35 @@ impl Home {
     /// Takes an object back whose last reference is gone.
     #[inline]
     pub(crate) fn rest(carrier: Arc<dyn Carrier>) {
-        let keep = match carrier.buffer().piece() {
-            Some(piece) => !piece.region.is_retired(),
-            None => {
-                // Drops what it stood for, which may bring a parent to rest.
-                drop(carrier.buffer().empty());
-                true
+        match carrier.buffer().piece() {
+            Some(piece) if !piece.region.is_retired() => {
+                if let Some(carrier) = magazine::put(carrier) {
+                    Self::rest_slowly(carrier);
+                }
             }
-        };
-        let carrier = if keep {
-            magazine::put(carrier)
-        } else {
-            Some(carrier)
-        };
-        if let Some(carrier) = carrier {
-            Self::rest_slowly(carrier, keep);
+            Some(_) => Self::retire(carrier),
+            None => Self::rest_shell(carrier),
         }
     }
 
+    #[inline(never)]
+    fn rest_shell(carrier: Arc<dyn Carrier>) {
+        // Drops what it stood for, which may bring a parent to rest.
+        drop(carrier.buffer().empty());
+        if let Some(carrier) = magazine::put(carrier) {
+            Self::rest_slowly(carrier);
+        }
+    }
+
+    /// The end of a buffer that was cut off from its peer.
     #[cold]
-    fn rest_slowly(carrier: Arc<dyn Carrier>, keep: bool) {
+    fn retire(carrier: Arc<dyn Carrier>) {
+        let buffer = carrier.buffer();
+        magazine::count(buffer.home().shared(), |account| account.returned(buffer.size()));
+    }
+
+    #[cold]
+    fn rest_slowly(carrier: Arc<dyn Carrier>) {
         let buffer = carrier.buffer();
         let home = Arc::clone(buffer.home());
         let (shelf, bytes) = match buffer.piece() {
@@ -470,7 +487,7 @@ impl Home {
             None => (Some(Shelf::SHELLS), 0),
         };
         magazine::count(&home.shared, |account| account.returned(bytes));
-        if !keep || home.is_closed() {
+        if home.is_closed() {
             return;
         }
         magazine::enter(&home);

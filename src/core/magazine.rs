@@ -70,15 +70,18 @@ struct Magazine {
 }
 
 impl Magazine {
+    #[inline]
     fn pop(&mut self) -> Option<Arc<dyn Carrier>> {
         let top = self.len.checked_sub(1)?;
         self.len = top;
         self.rounds.get_mut(top)?.take()
     }
     /// Only when there is room: else the carrier stays where it is.
+    #[inline]
     fn push(&mut self, carrier: &mut Option<Arc<dyn Carrier>>) {
         if let Some(slot) = self.rounds.get_mut(self.len) {
-            *slot = carrier.take();
+            // What was there is None; saying so spares the code that would drop it.
+            std::mem::forget(std::mem::replace(slot, carrier.take()));
             self.len += 1;
         }
     }
@@ -87,7 +90,8 @@ impl Magazine {
     }
 }
 
-/// One thread's magazines for one home.
+/// One thread's magazines for one home. What every use reads comes first.
+#[repr(C)]
 struct Set {
     epoch: Arc<Epoch>,
     seen: u32,
@@ -97,9 +101,11 @@ struct Set {
 }
 
 impl Set {
+    #[inline]
     fn serves(&self, home: &Home) -> bool {
         Arc::ptr_eq(&self.epoch, home.epoch()) && self.is_current()
     }
+    #[inline]
     fn is_current(&self) -> bool {
         self.seen == self.epoch.now()
     }
@@ -165,9 +171,12 @@ impl Local {
         id
     }
 
-    fn set(&mut self, home: &Home) -> Option<&mut Set> {
-        let set = self.sets.get_mut(home.slot())?.as_mut()?;
-        set.serves(home).then_some(set)
+    #[inline]
+    fn set(&mut self, slot: usize, home: &Home) -> Option<&mut Set> {
+        self.sets
+            .get_mut(slot)?
+            .as_deref_mut()
+            .filter(|set| set.serves(home))
     }
 
     fn desk(&mut self, shared: &Arc<Shared>) -> Arc<Desk> {
@@ -208,6 +217,7 @@ fn weight(carrier: &Arc<dyn Carrier>) -> u64 {
     carrier.buffer().piece().map_or(0, |piece| piece.capacity)
 }
 
+#[inline(always)]
 fn with<R>(f: impl FnOnce(&mut Local) -> R) -> Option<R> {
     LOCAL
         .try_with(|local| local.try_borrow_mut().ok().map(|mut local| f(&mut local)))
@@ -216,10 +226,10 @@ fn with<R>(f: impl FnOnce(&mut Local) -> R) -> Option<R> {
 }
 
 /// Hands out a buffer from this thread's magazine.
-#[inline]
+#[inline(always)]
 pub(crate) fn take(home: &Home, shelf: Shelf, size: u64) -> Option<Arc<dyn Carrier>> {
     with(|local| {
-        let set = local.set(home)?;
+        let set = local.set(home.slot(), home)?;
         let carrier = set.magazines.get_mut(shelf.index())?.pop()?;
         let account = &set.account;
         let buffer = carrier.buffer();
@@ -237,16 +247,16 @@ pub(crate) fn take(home: &Home, shelf: Shelf, size: u64) -> Option<Arc<dyn Carri
 }
 
 /// Takes a buffer back into this thread's magazine; returns it when it could not.
-#[inline]
+#[inline(always)]
 pub(crate) fn put(carrier: Arc<dyn Carrier>) -> Option<Arc<dyn Carrier>> {
     let mut carrier = Some(carrier);
     with(|local| {
         let buffer = carrier.as_ref()?.buffer();
-        let (shelf, capacity, size) = match buffer.piece() {
-            Some(piece) => (piece.shelf?, piece.capacity, buffer.size()),
-            None => (Shelf::SHELLS, 0, 0),
+        let (slot, shelf, capacity, size) = match buffer.piece() {
+            Some(piece) => (piece.slot, piece.shelf?, piece.capacity, buffer.size()),
+            None => (buffer.home().slot(), Shelf::SHELLS, 0, 0),
         };
-        let set = local.set(buffer.home())?;
+        let set = local.set(slot, buffer.home())?;
         if set.account.kept() + capacity > set.limit {
             return None;
         }
@@ -265,7 +275,10 @@ pub(crate) fn stock(carrier: Arc<dyn Carrier>, shelf: Shelf) -> Option<Arc<dyn C
     let capacity = weight(&carrier);
     let mut carrier = Some(carrier);
     with(|local| {
-        let set = local.set(carrier.as_ref()?.buffer().home())?;
+        let set = {
+            let home = carrier.as_ref()?.buffer().home();
+            local.set(home.slot(), home)
+        }?;
         if set.account.kept() + capacity > set.limit {
             return None;
         }
@@ -281,7 +294,7 @@ pub(crate) fn stock(carrier: Arc<dyn Carrier>, shelf: Shelf) -> Option<Arc<dyn C
 /// Whether a full magazine can be the reason that `put` failed: takes half of it out.
 pub(crate) fn spill(home: &Home, shelf: Shelf) -> [Option<Arc<dyn Carrier>>; BATCH] {
     with(|local| {
-        let set = local.set(home)?;
+        let set = local.set(home.slot(), home)?;
         let magazine = set.magazines.get_mut(shelf.index())?;
         if magazine.room() > 0 {
             return None;
@@ -304,7 +317,7 @@ pub(crate) fn enter(home: &Home) {
         let epoch = Arc::clone(home.epoch());
         // Before the look whether it is closed: else a set could be born that never gets out of date.
         let seen = epoch.now();
-        if home.is_closed() || local.set(home).is_some() {
+        if home.is_closed() || local.set(home.slot(), home).is_some() {
             return;
         }
         let desk = local.desk(home.shared());
