@@ -365,7 +365,7 @@ pub unsafe extern "C" fn nrdma_buffer_duplicate(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nrdma_buffer_is_gpudirect(buffer: *mut nrdma_buffer) -> i32 {
     // SAFETY: by the contract above.
-    let direct = guarded(|| unsafe { checked::<Buffer>(buffer) }.map(|object| is_gpudirect(object)));
+    let direct = guarded(|| unsafe { checked::<Buffer>(buffer) }.map(is_gpudirect));
     i32::from(direct)
 }
 

@@ -228,7 +228,9 @@ mod tests {
         // SAFETY: the tests pass a Mutex that outlives the sink.
         let records = unsafe { &*user.cast::<Mutex<Vec<(i32, String)>>>() };
         // SAFETY: C strings by the type's contract.
-        let (target, message) = unsafe { (CStr::from_ptr(target), CStr::from_ptr(message)) };
+        let target = unsafe { CStr::from_ptr(target) };
+        // SAFETY: as above.
+        let message = unsafe { CStr::from_ptr(message) };
         if target.to_str().unwrap().contains("abi::log::tests") {
             records
                 .lock()
@@ -267,7 +269,7 @@ mod tests {
         log::info!("three");
         let (status, previous, previous_user) = set(None, ptr::null(), NRDMA_LOG_OFF);
         assert_eq!(status, 0);
-        assert_eq!(previous.map(|f| f as usize), Some(collect as usize));
+        assert_eq!(previous.map(|f| f as *const ()), Some(collect as *const ()));
         assert_eq!(previous_user.cast_const(), user);
         log::error!("four");
         let want = [(1, "one 1".to_owned()), (2, "two 2".to_owned())];

@@ -132,8 +132,6 @@ pub(crate) struct Piece {
     pub(crate) shelf: Option<Shelf>,
     /// The kind of memory it was made as, which decides the depot it returns to.
     pub(crate) kind: Kind,
-    /// The home's slot, here because the way to a magazine begins with it.
-    pub(crate) slot: usize,
 }
 
 /// What a shell stands for at the moment.

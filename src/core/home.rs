@@ -1,6 +1,6 @@
 //! Where buffers belong: one home per node and peer. What a peer was told of serves that peer only.
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::buffer::{Buffer, Carrier, Content, Lease, Piece};
@@ -203,8 +203,8 @@ impl Home {
         let kept = std::iter::once(class)
             .chain(class.substitutes())
             .find_map(|class| {
-                self.from_magazine(kind, class, size)
-                    .or_else(|| self.from_depot(kind, class, size))
+                self.take_from_magazine(kind, class, size)
+                    .or_else(|| self.take_from_depot(kind, class, size))
             });
         if let Some(carrier) = kept {
             return Ok(carrier);
@@ -215,12 +215,12 @@ impl Home {
         Ok(carrier)
     }
 
-    fn from_magazine(&self, kind: Kind, class: Class, size: u64) -> Option<Arc<dyn Carrier>> {
+    fn take_from_magazine(&self, kind: Kind, class: Class, size: u64) -> Option<Arc<dyn Carrier>> {
         magazine::take(self, Shelf::of(kind, class)?, size)
     }
 
     /// One for the caller, and some more for this thread's magazine.
-    fn from_depot(&self, kind: Kind, class: Class, size: u64) -> Option<Arc<dyn Carrier>> {
+    fn take_from_depot(&self, kind: Kind, class: Class, size: u64) -> Option<Arc<dyn Carrier>> {
         let depot = self.depot(kind, class)?;
         let carrier = self.withdraw(depot, class)?;
         if let Some(shelf) = Shelf::of(kind, class) {
@@ -276,7 +276,6 @@ impl Home {
             capacity,
             shelf,
             kind,
-            slot: self.slot(),
         };
         Ok(self.shared.carrier(Buffer::cached(Arc::clone(self), piece)))
     }

@@ -17,6 +17,8 @@ pub(crate) const BATCH: usize = ROUNDS / 2;
 /// Ids that a thread draws at once.
 const IDS: u64 = 1024;
 const SHELVES: usize = 2 * Class::IN_MAGAZINES + 1;
+const SHELVES_BELOW: u8 = 54;
+const _: () = assert!(SHELVES == SHELVES_BELOW as usize + 1);
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// Counts homes closed and trimmed: threads then look for magazines that nobody will ask them for.
@@ -28,7 +30,7 @@ pub(crate) struct Shelf(u8);
 
 impl Shelf {
     /// Empty shells.
-    pub(crate) const SHELLS: Self = Self(2 * Class::IN_MAGAZINES as u8);
+    pub(crate) const SHELLS: Self = Self(SHELVES_BELOW);
 
     /// The shelf of a class, when threads keep it.
     pub(crate) fn of(kind: Kind, class: Class) -> Option<Self> {
@@ -93,6 +95,7 @@ impl Magazine {
 /// One thread's magazines for one home. What every use reads comes first.
 #[repr(C)]
 struct Set {
+    slot: usize,
     epoch: Arc<Epoch>,
     seen: u32,
     account: Arc<Account>,
@@ -138,6 +141,8 @@ struct Local {
     next_id: u64,
     end_id: u64,
     swept: u64,
+    /// The set used last, out of its place: to find it takes nothing that depends on the buffer at hand.
+    hot: Option<Box<Set>>,
     /// By the home's slot.
     sets: Vec<Option<Box<Set>>>,
     desks: Vec<Arc<Desk>>,
@@ -145,13 +150,14 @@ struct Local {
 
 thread_local! {
     static LOCAL: RefCell<Local> = const {
-        RefCell::new(Local { next_id: 0, end_id: 0, swept: 0, sets: Vec::new(), desks: Vec::new() })
+        RefCell::new(Local { next_id: 0, end_id: 0, swept: 0, hot: None, sets: Vec::new(), desks: Vec::new() })
     };
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
         let mut out = Vec::new();
+        self.park();
         self.sets
             .iter_mut()
             .flatten()
@@ -172,11 +178,27 @@ impl Local {
     }
 
     #[inline]
-    fn set(&mut self, slot: usize, home: &Home) -> Option<&mut Set> {
-        self.sets
-            .get_mut(slot)?
-            .as_deref_mut()
-            .filter(|set| set.serves(home))
+    fn set(&mut self, home: &Home) -> Option<&mut Set> {
+        if self.hot.as_deref().is_some_and(|set| set.serves(home)) {
+            return self.hot.as_deref_mut();
+        }
+        self.fetch(home)
+    }
+
+    /// Makes another home's set the hot one.
+    fn fetch(&mut self, home: &Home) -> Option<&mut Set> {
+        self.park();
+        self.hot = self.sets.get_mut(home.slot())?.take();
+        self.hot.as_deref_mut().filter(|set| set.serves(home))
+    }
+
+    /// Brings the hot set to its place.
+    fn park(&mut self) {
+        if let Some(set) = self.hot.take()
+            && let Some(place) = self.sets.get_mut(set.slot)
+        {
+            *place = Some(set);
+        }
     }
 
     fn desk(&mut self, shared: &Arc<Shared>) -> Arc<Desk> {
@@ -202,6 +224,7 @@ impl Local {
             return;
         }
         self.swept = sweeps;
+        self.park();
         self.desks.retain(|desk| desk.shared.strong_count() > 0);
         for place in &mut self.sets {
             if let Some(set) = place.as_mut().filter(|set| !set.is_current()) {
@@ -229,7 +252,7 @@ fn with<R>(f: impl FnOnce(&mut Local) -> R) -> Option<R> {
 #[inline(always)]
 pub(crate) fn take(home: &Home, shelf: Shelf, size: u64) -> Option<Arc<dyn Carrier>> {
     with(|local| {
-        let set = local.set(home.slot(), home)?;
+        let set = local.set(home)?;
         let carrier = set.magazines.get_mut(shelf.index())?.pop()?;
         let account = &set.account;
         let buffer = carrier.buffer();
@@ -252,11 +275,11 @@ pub(crate) fn put(carrier: Arc<dyn Carrier>) -> Option<Arc<dyn Carrier>> {
     let mut carrier = Some(carrier);
     with(|local| {
         let buffer = carrier.as_ref()?.buffer();
-        let (slot, shelf, capacity, size) = match buffer.piece() {
-            Some(piece) => (piece.slot, piece.shelf?, piece.capacity, buffer.size()),
-            None => (buffer.home().slot(), Shelf::SHELLS, 0, 0),
+        let (shelf, capacity, size) = match buffer.piece() {
+            Some(piece) => (piece.shelf?, piece.capacity, buffer.size()),
+            None => (Shelf::SHELLS, 0, 0),
         };
-        let set = local.set(slot, buffer.home())?;
+        let set = local.set(buffer.home())?;
         if set.account.kept() + capacity > set.limit {
             return None;
         }
@@ -275,10 +298,7 @@ pub(crate) fn stock(carrier: Arc<dyn Carrier>, shelf: Shelf) -> Option<Arc<dyn C
     let capacity = weight(&carrier);
     let mut carrier = Some(carrier);
     with(|local| {
-        let set = {
-            let home = carrier.as_ref()?.buffer().home();
-            local.set(home.slot(), home)
-        }?;
+        let set = local.set(carrier.as_ref()?.buffer().home())?;
         if set.account.kept() + capacity > set.limit {
             return None;
         }
@@ -294,7 +314,7 @@ pub(crate) fn stock(carrier: Arc<dyn Carrier>, shelf: Shelf) -> Option<Arc<dyn C
 /// Whether a full magazine can be the reason that `put` failed: takes half of it out.
 pub(crate) fn spill(home: &Home, shelf: Shelf) -> [Option<Arc<dyn Carrier>>; BATCH] {
     with(|local| {
-        let set = local.set(home.slot(), home)?;
+        let set = local.set(home)?;
         let magazine = set.magazines.get_mut(shelf.index())?;
         if magazine.room() > 0 {
             return None;
@@ -317,12 +337,14 @@ pub(crate) fn enter(home: &Home) {
         let epoch = Arc::clone(home.epoch());
         // Before the look whether it is closed: else a set could be born that never gets out of date.
         let seen = epoch.now();
-        if home.is_closed() || local.set(home.slot(), home).is_some() {
+        if home.is_closed() || local.set(home).is_some() {
             return;
         }
+        local.park();
         let desk = local.desk(home.shared());
         let (account, limit) = (Arc::clone(&desk.account), desk.limit);
         let set = Set {
+            slot: home.slot(),
             epoch,
             seen,
             account,

@@ -7,7 +7,6 @@ use super::buffer::{Buffer, Carrier};
 use super::class::Class;
 use super::error::{self, Result};
 use super::home::Home;
-use super::magazine;
 use super::memory::{Block, Kind, Memory, Share};
 use super::transport::RegionKey;
 

@@ -70,10 +70,6 @@ fn nanoseconds(threads: usize, work: impl Fn() + Sync) -> f64 {
 fn speed() {
     let rig = Rig::new(1 << 30);
     let home = rig.home();
-    let only = std::env::var("ONLY").is_ok();
-    while only {
-        nanoseconds(1, || through_the_table(&home));
-    }
     for threads in [1, 2] {
         let ours = nanoseconds(threads, || through_the_table(&home));
         let glibc = nanoseconds(threads, malloc);
