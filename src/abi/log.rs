@@ -3,13 +3,14 @@ use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::Arguments;
 use std::io::Write;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, Once, OnceLock, PoisonError};
 
 use super::error::{NRDMA_OK, nrdma_status};
 use super::guard::guarded;
 use super::{config, fork};
 use crate::core::error::{Error, Result};
 use crate::core::log::{self, Level};
+use crate::core::sync::lock;
 
 /// No records.
 pub const NRDMA_LOG_OFF: i32 = 0;
@@ -52,10 +53,6 @@ static STDERR: OnceLock<u8> = OnceLock::new();
 thread_local! {
     /// Whether this thread is inside the host's function.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn stderr_level() -> u8 {

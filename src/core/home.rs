@@ -11,6 +11,7 @@ use super::log;
 use super::magazine::{self, BATCH, Epoch, Shelf};
 use super::memory::{Block, Kind};
 use super::region::Region;
+use super::sync::lock;
 use super::transport::{Link, RegionKey};
 
 pub(crate) use super::shared::Shared;
@@ -26,7 +27,7 @@ struct Slot(usize);
 
 impl Slot {
     fn new() -> Self {
-        let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&SLOTS);
         let free = slots.iter().position(|taken| !taken).unwrap_or(slots.len());
         match slots.get_mut(free) {
             Some(slot) => *slot = true,
@@ -38,7 +39,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&SLOTS);
         if let Some(slot) = slots.get_mut(self.0) {
             *slot = false;
         }
@@ -69,10 +70,6 @@ pub(crate) struct Home {
     shells: Depot,
     slabs: [Mutex<Option<Slab>>; 2],
     context: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn check_gpu(gpu: i32) -> Result<()> {

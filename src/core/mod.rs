@@ -11,5 +11,6 @@ pub(crate) mod magazine;
 pub(crate) mod memory;
 pub(crate) mod region;
 pub(crate) mod shared;
+pub(crate) mod sync;
 pub(crate) mod transport;
 pub(crate) mod wire;
