@@ -71,7 +71,7 @@ fn the_header_is_fresh_and_says_the_version() {
     assert!(
         here == fresh,
         "nrdma.h is stale from line {} on: NRDMA_HEADER=write cargo test --test header",
-        first.map_or_else(|| fresh.lines().count().min(here.lines().count()), |line| line) + 1
+        first.unwrap_or_else(|| fresh.lines().count().min(here.lines().count())) + 1
     );
     for (name, value) in [
         ("MAJOR", env!("CARGO_PKG_VERSION_MAJOR")),

@@ -134,6 +134,8 @@ impl Class for Buffer {
     type Vtbl = nrdma_buffer_vtbl_itanium;
     const NAME: &'static str = "buffer";
     const IIDS: &'static [nrdma_uuid] = &[IID, IID_2019];
+    /// Only the cache hands out buffers at rest, and it has them alone.
+    const REVIVED: bool = false;
     fn table() -> &'static Table<nrdma_buffer_vtbl_itanium> {
         &TABLE
     }
@@ -173,8 +175,11 @@ fn interface(carrier: &Arc<dyn Carrier>) -> *mut nrdma_buffer {
 /// Gives an object that [`Home::take`] returned to C, with its first reference.
 #[inline]
 pub(crate) fn start_raw(carrier: Arc<dyn Carrier>) -> *mut nrdma_buffer {
-    let raw = interface(&carrier);
-    carrier.start();
+    let object = Arc::into_raw(carrier).cast::<Object<Buffer>>();
+    // SAFETY: all carriers are made by `make`, and this one is not anybody else's yet.
+    let object = unsafe { Arc::from_raw(object) };
+    let raw = object.interface();
+    object.start();
     raw
 }
 
@@ -360,7 +365,7 @@ pub unsafe extern "C" fn nrdma_buffer_duplicate(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nrdma_buffer_is_gpudirect(buffer: *mut nrdma_buffer) -> i32 {
     // SAFETY: by the contract above.
-    let direct = guarded(|| unsafe { checked::<Buffer>(buffer) }.map(|object| is_gpudirect(object)));
+    let direct = guarded(|| unsafe { checked::<Buffer>(buffer) }.map(is_gpudirect));
     i32::from(direct)
 }
 

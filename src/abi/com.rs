@@ -29,6 +29,9 @@ pub(crate) trait Class: Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// Ids that get_interface answers to, the most derived first; IInterface's is known anyway.
     const IIDS: &'static [nrdma_uuid];
+    /// Whether an object may be handed out by somebody who holds no reference that C counts: a table of
+    /// objects at rest, say. When not, the last release is cheaper.
+    const REVIVED: bool = true;
     /// The one table that all objects of the class share.
     fn table() -> &'static Table<Self::Vtbl>;
     /// What becomes of an object when C has let go; the default is to drop it.
@@ -84,8 +87,14 @@ impl Count {
     fn up(&self) -> u32 {
         self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
-    /// The new count; at 0 everything that the other holders did has happened before.
-    fn down(&self) -> u32 {
+    /// The new count; at 0 everything that the other holders did has happened before. `revived`: whether
+    /// somebody may come from 0, or from another's reference, meanwhile.
+    fn down(&self, revived: bool) -> u32 {
+        // The only holder's own reference: nobody can add one, so that no locked instruction is needed.
+        if !revived && self.get() == 1 {
+            self.0.store(0, Ordering::Relaxed);
+            return 0;
+        }
         let count = self.0.fetch_sub(1, Ordering::Release).wrapping_sub(1);
         if count == 0 {
             // A load, not a fence: ThreadSanitizer does not understand fences.
@@ -130,13 +139,14 @@ impl<T: Class> Object<T> {
     }
 
     /// The first reference, which this Arc stands for.
+    #[inline]
     pub(crate) fn start(self: Arc<Self>) {
         debug_assert_eq!(self.count.get(), 0);
         self.count.start();
         let _ = Arc::into_raw(self);
     }
 
-    /// One more reference; the object may be at rest as long as it is not in a cache.
+    /// One more reference; the object may be at rest if its class says so.
     pub(crate) fn retain(&self) -> u32 {
         let count = self.count.up();
         if count == 1 {
@@ -148,7 +158,7 @@ impl<T: Class> Object<T> {
 
     /// One reference less; the new count. At 0 the caller must not touch the object any more.
     pub(crate) fn release(&self) -> u32 {
-        let count = self.count.down();
+        let count = self.count.down(T::REVIVED);
         // In a fork nothing is freed: the other side of it belongs to the parent.
         if count == 0 && !fork::is_child() {
             // SAFETY: the strong reference that stood for C's, leaked in `start` or `retain`.

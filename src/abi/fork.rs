@@ -3,6 +3,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::core::error::{Error, Kind, Result};
+use crate::core::log;
 
 static CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -13,8 +14,12 @@ extern "C" fn in_child() {
 /// From now on forks are noticed; called before the first node is made.
 pub(crate) fn watch() {
     static WATCH: Once = Once::new();
-    // SAFETY: the handler only stores a flag; the library is never unloaded (-z nodelete).
-    WATCH.call_once(|| drop(unsafe { libc::pthread_atfork(None, None, Some(in_child)) }));
+    WATCH.call_once(|| {
+        // SAFETY: the handler only stores a flag; the library is never unloaded (-z nodelete).
+        if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
+            log::warn!("forks will not be noticed: there is no memory for a handler");
+        }
+    });
 }
 
 /// Whether this process is a fork of one that had nodes.

@@ -3,13 +3,14 @@ use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::Arguments;
 use std::io::Write;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, Once, OnceLock, PoisonError};
 
 use super::error::{NRDMA_OK, nrdma_status};
 use super::guard::guarded;
 use super::{config, fork};
 use crate::core::error::{Error, Result};
 use crate::core::log::{self, Level};
+use crate::core::sync::lock;
 
 /// No records.
 pub const NRDMA_LOG_OFF: i32 = 0;
@@ -52,10 +53,6 @@ static STDERR: OnceLock<u8> = OnceLock::new();
 thread_local! {
     /// Whether this thread is inside the host's function.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn stderr_level() -> u8 {
@@ -228,7 +225,9 @@ mod tests {
         // SAFETY: the tests pass a Mutex that outlives the sink.
         let records = unsafe { &*user.cast::<Mutex<Vec<(i32, String)>>>() };
         // SAFETY: C strings by the type's contract.
-        let (target, message) = unsafe { (CStr::from_ptr(target), CStr::from_ptr(message)) };
+        let target = unsafe { CStr::from_ptr(target) };
+        // SAFETY: as above.
+        let message = unsafe { CStr::from_ptr(message) };
         if target.to_str().unwrap().contains("abi::log::tests") {
             records
                 .lock()
@@ -267,7 +266,7 @@ mod tests {
         log::info!("three");
         let (status, previous, previous_user) = set(None, ptr::null(), NRDMA_LOG_OFF);
         assert_eq!(status, 0);
-        assert_eq!(previous.map(|f| f as usize), Some(collect as usize));
+        assert_eq!(previous.map(|f| f as *const ()), Some(collect as *const ()));
         assert_eq!(previous_user.cast_const(), user);
         log::error!("four");
         let want = [(1, "one 1".to_owned()), (2, "two 2".to_owned())];

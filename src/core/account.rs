@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) struct Account {
     hits: AtomicU64,
     misses: AtomicU64,
-    live_buffers: AtomicU64,
+    shells: AtomicU64,
+    returned: AtomicU64,
     live_bytes: AtomicU64,
     idle_bytes: AtomicU64,
 }
@@ -37,16 +38,15 @@ impl Account {
     /// A buffer left the cache or was made.
     pub(crate) fn took(&self, hit: bool, size: u64) {
         add(if hit { &self.hits } else { &self.misses }, 1);
-        self.lent(size);
-    }
-    /// A shell went out.
-    pub(crate) fn lent(&self, size: u64) {
-        add(&self.live_buffers, 1);
         add(&self.live_bytes, size);
     }
-    /// A buffer came back.
+    /// A shell went out.
+    pub(crate) fn lent(&self) {
+        add(&self.shells, 1);
+    }
+    /// A buffer, or a shell with a size of 0, came back.
     pub(crate) fn returned(&self, size: u64) {
-        add(&self.live_buffers, u64::MAX);
+        add(&self.returned, 1);
         add(&self.live_bytes, size.wrapping_neg());
     }
     /// This thread keeps `bytes` more.
@@ -69,11 +69,12 @@ impl Account {
         }
     }
 
-    fn cells(&self) -> [&AtomicU64; 5] {
+    fn cells(&self) -> [&AtomicU64; 6] {
         [
             &self.hits,
             &self.misses,
-            &self.live_buffers,
+            &self.shells,
+            &self.returned,
             &self.live_bytes,
             &self.idle_bytes,
         ]
@@ -81,8 +82,9 @@ impl Account {
 
     /// The counts.
     pub(crate) fn stats(&self) -> CacheStats {
-        let [hits, misses, live_buffers, live_bytes, idle_bytes] =
+        let [hits, misses, shells, returned, live_bytes, idle_bytes] =
             self.cells().map(|cell| cell.load(Relaxed));
+        let live_buffers = (hits + misses + shells).wrapping_sub(returned);
         CacheStats {
             hits,
             misses,

@@ -1,7 +1,7 @@
 //! Buffers, and the references by which they are held.
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::class::Class;
 use super::error::{Error, Result};
@@ -9,6 +9,7 @@ use super::home::Home;
 use super::magazine::Shelf;
 use super::memory::{Block, Kind, Span};
 use super::region::Region;
+use super::sync::lock;
 use super::transport::RegionKey;
 
 /// The reference-counted object that carries a buffer across the C line; `abi::buffer` implements it. The
@@ -194,7 +195,7 @@ impl Buffer {
 
     fn shell_content(&self) -> Option<MutexGuard<'_, Option<Content>>> {
         match &self.body {
-            Body::Shell(content) => Some(content.lock().unwrap_or_else(PoisonError::into_inner)),
+            Body::Shell(content) => Some(lock(content)),
             Body::Cached(_) => None,
         }
     }

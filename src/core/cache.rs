@@ -1,9 +1,10 @@
 //! What a home keeps of each size class, shared by all threads.
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::buffer::Carrier;
+use super::sync::lock;
 
 /// Periods (of a second) without use after which everything goes.
 const QUIET: u32 = 30;
@@ -27,7 +28,7 @@ struct State {
 
 impl Depot {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn changed(&self, state: &mut State) {

@@ -21,6 +21,7 @@ impl Class {
     pub(crate) const IN_MAGAZINES: usize = SMALL + 17;
 
     /// The class that holds `size` bytes; None for 0 and for more than [`LARGEST`].
+    #[inline]
     pub(crate) fn of(size: u64) -> Option<Self> {
         if size == 0 || size > LARGEST {
             return None;

@@ -1,6 +1,6 @@
 //! Where buffers belong: one home per node and peer. What a peer was told of serves that peer only.
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::buffer::{Buffer, Carrier, Content, Lease, Piece};
@@ -11,6 +11,7 @@ use super::log;
 use super::magazine::{self, BATCH, Epoch, Shelf};
 use super::memory::{Block, Kind};
 use super::region::Region;
+use super::sync::lock;
 use super::transport::{Link, RegionKey};
 
 pub(crate) use super::shared::Shared;
@@ -26,7 +27,7 @@ struct Slot(usize);
 
 impl Slot {
     fn new() -> Self {
-        let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&SLOTS);
         let free = slots.iter().position(|taken| !taken).unwrap_or(slots.len());
         match slots.get_mut(free) {
             Some(slot) => *slot = true,
@@ -38,7 +39,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&SLOTS);
         if let Some(slot) = slots.get_mut(self.0) {
             *slot = false;
         }
@@ -69,10 +70,6 @@ pub(crate) struct Home {
     shells: Depot,
     slabs: [Mutex<Option<Slab>>; 2],
     context: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn check_gpu(gpu: i32) -> Result<()> {
@@ -164,21 +161,17 @@ impl Home {
 
     /// As [`Home::get`], for the C line: the object has no reference yet, the caller calls
     /// [`Carrier::start`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(self: &Arc<Self>, kind: Kind, size: u64, gpu: i32) -> Result<Arc<dyn Carrier>> {
-        check_gpu(gpu)?;
-        let class = check_size(size)?;
-        let kind = self.possible(kind);
-        let warm = Shelf::of(kind, class).and_then(|shelf| magazine::take(self, shelf, size));
-        let carrier = match warm {
-            Some(carrier) => carrier,
-            None => self.take_slowly(kind, class, size)?,
-        };
-        if self.zero_on_reuse {
-            let span = carrier.buffer().span(size)?;
-            span.block.zero(span.offset, span.len)?;
+        if gpu == -1
+            && !self.zero_on_reuse
+            && let Some(class) = Class::of(size)
+            && let Some(shelf) = Shelf::of(self.possible(kind), class)
+            && let Some(carrier) = magazine::take(self, shelf, size)
+        {
+            return Ok(carrier);
         }
-        Ok(carrier)
+        self.take_slowly(kind, size, gpu)
     }
 
     fn possible(&self, kind: Kind) -> Kind {
@@ -190,14 +183,25 @@ impl Home {
     }
 
     #[cold]
-    fn take_slowly(self: &Arc<Self>, kind: Kind, class: Class, size: u64) -> Result<Arc<dyn Carrier>> {
+    fn take_slowly(self: &Arc<Self>, kind: Kind, size: u64, gpu: i32) -> Result<Arc<dyn Carrier>> {
+        check_gpu(gpu)?;
+        let class = check_size(size)?;
         self.check_open()?;
         magazine::enter(self);
+        let carrier = self.kept_or_made(self.possible(kind), class, size)?;
+        if self.zero_on_reuse {
+            let span = carrier.buffer().span(size)?;
+            span.block.zero(span.offset, span.len)?;
+        }
+        Ok(carrier)
+    }
+
+    fn kept_or_made(self: &Arc<Self>, kind: Kind, class: Class, size: u64) -> Result<Arc<dyn Carrier>> {
         let kept = std::iter::once(class)
             .chain(class.substitutes())
             .find_map(|class| {
-                self.from_magazine(kind, class, size)
-                    .or_else(|| self.from_depot(kind, class, size))
+                self.take_from_magazine(kind, class, size)
+                    .or_else(|| self.take_from_depot(kind, class, size))
             });
         if let Some(carrier) = kept {
             return Ok(carrier);
@@ -208,12 +212,12 @@ impl Home {
         Ok(carrier)
     }
 
-    fn from_magazine(&self, kind: Kind, class: Class, size: u64) -> Option<Arc<dyn Carrier>> {
+    fn take_from_magazine(&self, kind: Kind, class: Class, size: u64) -> Option<Arc<dyn Carrier>> {
         magazine::take(self, Shelf::of(kind, class)?, size)
     }
 
     /// One for the caller, and some more for this thread's magazine.
-    fn from_depot(&self, kind: Kind, class: Class, size: u64) -> Option<Arc<dyn Carrier>> {
+    fn take_from_depot(&self, kind: Kind, class: Class, size: u64) -> Option<Arc<dyn Carrier>> {
         let depot = self.depot(kind, class)?;
         let carrier = self.withdraw(depot, class)?;
         if let Some(shelf) = Shelf::of(kind, class) {
@@ -447,33 +451,42 @@ impl Home {
         let kept = self.shells.pop();
         let carrier = kept.unwrap_or_else(|| self.shared.carrier(Buffer::shell(Arc::clone(self))));
         carrier.buffer().begin(magazine::id(), size);
-        magazine::count(&self.shared, |account| account.lent(0));
+        magazine::count(&self.shared, |account| account.lent());
         carrier
     }
 
     /// Takes an object back whose last reference is gone.
     #[inline]
     pub(crate) fn rest(carrier: Arc<dyn Carrier>) {
-        let keep = match carrier.buffer().piece() {
-            Some(piece) => !piece.region.is_retired(),
-            None => {
-                // Drops what it stood for, which may bring a parent to rest.
-                drop(carrier.buffer().empty());
-                true
+        match carrier.buffer().piece() {
+            Some(piece) if !piece.region.is_retired() => {
+                if let Some(carrier) = magazine::put(carrier) {
+                    Self::rest_slowly(carrier);
+                }
             }
-        };
-        let carrier = if keep {
-            magazine::put(carrier)
-        } else {
-            Some(carrier)
-        };
-        if let Some(carrier) = carrier {
-            Self::rest_slowly(carrier, keep);
+            Some(_) => Self::retire(carrier),
+            None => Self::rest_shell(carrier),
         }
     }
 
+    #[inline(never)]
+    fn rest_shell(carrier: Arc<dyn Carrier>) {
+        // Drops what it stood for, which may bring a parent to rest.
+        drop(carrier.buffer().empty());
+        if let Some(carrier) = magazine::put(carrier) {
+            Self::rest_slowly(carrier);
+        }
+    }
+
+    /// The end of a buffer that was cut off from its peer.
     #[cold]
-    fn rest_slowly(carrier: Arc<dyn Carrier>, keep: bool) {
+    fn retire(carrier: Arc<dyn Carrier>) {
+        let buffer = carrier.buffer();
+        magazine::count(buffer.home().shared(), |account| account.returned(buffer.size()));
+    }
+
+    #[cold]
+    fn rest_slowly(carrier: Arc<dyn Carrier>) {
         let buffer = carrier.buffer();
         let home = Arc::clone(buffer.home());
         let (shelf, bytes) = match buffer.piece() {
@@ -481,7 +494,7 @@ impl Home {
             None => (Some(Shelf::SHELLS), 0),
         };
         magazine::count(&home.shared, |account| account.returned(bytes));
-        if !keep || home.is_closed() {
+        if home.is_closed() {
             return;
         }
         magazine::enter(&home);

@@ -44,6 +44,7 @@ pub(crate) fn write(level: Level, target: &str, text: Arguments<'_>) {
     }
 }
 
+#[allow(unused_macros)]
 macro_rules! log_at {
     ($level:ident, $($text:tt)*) => {
         if $crate::core::log::enabled($crate::core::log::Level::$level) {
@@ -51,10 +52,14 @@ macro_rules! log_at {
         }
     };
 }
+#[allow(unused_macros)]
 macro_rules! log_error { ($($text:tt)*) => { $crate::core::log::log_at!(Error, $($text)*) }; }
 macro_rules! log_warn { ($($text:tt)*) => { $crate::core::log::log_at!(Warn, $($text)*) }; }
+#[allow(unused_macros)]
 macro_rules! log_info { ($($text:tt)*) => { $crate::core::log::log_at!(Info, $($text)*) }; }
+#[allow(unused_macros)]
 macro_rules! log_debug { ($($text:tt)*) => { $crate::core::log::log_at!(Debug, $($text)*) }; }
+#[allow(unused_macros)]
 macro_rules! log_trace { ($($text:tt)*) => { $crate::core::log::log_at!(Trace, $($text)*) }; }
 #[allow(unused_imports)]
 pub(crate) use {

@@ -17,6 +17,8 @@ pub(crate) const BATCH: usize = ROUNDS / 2;
 /// Ids that a thread draws at once.
 const IDS: u64 = 1024;
 const SHELVES: usize = 2 * Class::IN_MAGAZINES + 1;
+const SHELVES_BELOW: u8 = 54;
+const _: () = assert!(SHELVES == SHELVES_BELOW as usize + 1);
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// Counts homes closed and trimmed: threads then look for magazines that nobody will ask them for.
@@ -28,7 +30,7 @@ pub(crate) struct Shelf(u8);
 
 impl Shelf {
     /// Empty shells.
-    pub(crate) const SHELLS: Self = Self(2 * Class::IN_MAGAZINES as u8);
+    pub(crate) const SHELLS: Self = Self(SHELVES_BELOW);
 
     /// The shelf of a class, when threads keep it.
     pub(crate) fn of(kind: Kind, class: Class) -> Option<Self> {
@@ -70,15 +72,18 @@ struct Magazine {
 }
 
 impl Magazine {
+    #[inline]
     fn pop(&mut self) -> Option<Arc<dyn Carrier>> {
         let top = self.len.checked_sub(1)?;
         self.len = top;
         self.rounds.get_mut(top)?.take()
     }
     /// Only when there is room: else the carrier stays where it is.
+    #[inline]
     fn push(&mut self, carrier: &mut Option<Arc<dyn Carrier>>) {
         if let Some(slot) = self.rounds.get_mut(self.len) {
-            *slot = carrier.take();
+            // What was there is None; saying so spares the code that would drop it.
+            std::mem::forget(std::mem::replace(slot, carrier.take()));
             self.len += 1;
         }
     }
@@ -87,8 +92,10 @@ impl Magazine {
     }
 }
 
-/// One thread's magazines for one home.
+/// One thread's magazines for one home. What every use reads comes first.
+#[repr(C)]
 struct Set {
+    slot: usize,
     epoch: Arc<Epoch>,
     seen: u32,
     account: Arc<Account>,
@@ -97,9 +104,11 @@ struct Set {
 }
 
 impl Set {
+    #[inline]
     fn serves(&self, home: &Home) -> bool {
         Arc::ptr_eq(&self.epoch, home.epoch()) && self.is_current()
     }
+    #[inline]
     fn is_current(&self) -> bool {
         self.seen == self.epoch.now()
     }
@@ -132,6 +141,8 @@ struct Local {
     next_id: u64,
     end_id: u64,
     swept: u64,
+    /// The set used last, out of its place: to find it takes nothing that depends on the buffer at hand.
+    hot: Option<Box<Set>>,
     /// By the home's slot.
     sets: Vec<Option<Box<Set>>>,
     desks: Vec<Arc<Desk>>,
@@ -139,13 +150,14 @@ struct Local {
 
 thread_local! {
     static LOCAL: RefCell<Local> = const {
-        RefCell::new(Local { next_id: 0, end_id: 0, swept: 0, sets: Vec::new(), desks: Vec::new() })
+        RefCell::new(Local { next_id: 0, end_id: 0, swept: 0, hot: None, sets: Vec::new(), desks: Vec::new() })
     };
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
         let mut out = Vec::new();
+        self.park();
         self.sets
             .iter_mut()
             .flatten()
@@ -165,9 +177,28 @@ impl Local {
         id
     }
 
+    #[inline]
     fn set(&mut self, home: &Home) -> Option<&mut Set> {
-        let set = self.sets.get_mut(home.slot())?.as_mut()?;
-        set.serves(home).then_some(set)
+        if self.hot.as_deref().is_some_and(|set| set.serves(home)) {
+            return self.hot.as_deref_mut();
+        }
+        self.fetch(home)
+    }
+
+    /// Makes another home's set the hot one.
+    fn fetch(&mut self, home: &Home) -> Option<&mut Set> {
+        self.park();
+        self.hot = self.sets.get_mut(home.slot())?.take();
+        self.hot.as_deref_mut().filter(|set| set.serves(home))
+    }
+
+    /// Brings the hot set to its place.
+    fn park(&mut self) {
+        if let Some(set) = self.hot.take()
+            && let Some(place) = self.sets.get_mut(set.slot)
+        {
+            *place = Some(set);
+        }
     }
 
     fn desk(&mut self, shared: &Arc<Shared>) -> Arc<Desk> {
@@ -193,6 +224,7 @@ impl Local {
             return;
         }
         self.swept = sweeps;
+        self.park();
         self.desks.retain(|desk| desk.shared.strong_count() > 0);
         for place in &mut self.sets {
             if let Some(set) = place.as_mut().filter(|set| !set.is_current()) {
@@ -208,6 +240,7 @@ fn weight(carrier: &Arc<dyn Carrier>) -> u64 {
     carrier.buffer().piece().map_or(0, |piece| piece.capacity)
 }
 
+#[inline(always)]
 fn with<R>(f: impl FnOnce(&mut Local) -> R) -> Option<R> {
     LOCAL
         .try_with(|local| local.try_borrow_mut().ok().map(|mut local| f(&mut local)))
@@ -216,27 +249,28 @@ fn with<R>(f: impl FnOnce(&mut Local) -> R) -> Option<R> {
 }
 
 /// Hands out a buffer from this thread's magazine.
-#[inline]
+#[inline(always)]
 pub(crate) fn take(home: &Home, shelf: Shelf, size: u64) -> Option<Arc<dyn Carrier>> {
     with(|local| {
         let set = local.set(home)?;
         let carrier = set.magazines.get_mut(shelf.index())?.pop()?;
         let account = &set.account;
-        match carrier.buffer().piece() {
+        let buffer = carrier.buffer();
+        match buffer.piece() {
             Some(piece) => {
                 account.unkeep(piece.capacity);
                 account.took(true, size);
             }
-            None => account.lent(0),
+            None => account.lent(),
         }
         let id = local.id();
-        carrier.buffer().begin(id, size);
+        buffer.begin(id, size);
         Some(carrier)
     })?
 }
 
 /// Takes a buffer back into this thread's magazine; returns it when it could not.
-#[inline]
+#[inline(always)]
 pub(crate) fn put(carrier: Arc<dyn Carrier>) -> Option<Arc<dyn Carrier>> {
     let mut carrier = Some(carrier);
     with(|local| {
@@ -306,9 +340,11 @@ pub(crate) fn enter(home: &Home) {
         if home.is_closed() || local.set(home).is_some() {
             return;
         }
+        local.park();
         let desk = local.desk(home.shared());
         let (account, limit) = (Arc::clone(&desk.account), desk.limit);
         let set = Set {
+            slot: home.slot(),
             epoch,
             seen,
             account,

@@ -26,5 +26,6 @@ pub(crate) mod scheduler;
 pub(crate) mod shared;
 pub(crate) mod sleeper;
 pub(crate) mod stats;
+pub(crate) mod sync;
 pub(crate) mod transport;
 pub(crate) mod wire;

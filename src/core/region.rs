@@ -1,9 +1,10 @@
 //! A region: memory with what peers know about it, living as long as the memory.
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::error::Result;
 use super::memory::{Block, Kind};
+use super::sync::lock;
 use super::transport::{Link, RegionKey};
 
 /// One block, cut into chunks when it is a slab.
@@ -69,7 +70,7 @@ impl Region {
     /// Cuts the region off from its peer, at the same address; the first `used` bytes are kept (all of a
     /// slab, whose other chunks are in use too). It never returns to the cache.
     pub(crate) fn detach(&self, used: usize) -> Result<()> {
-        let _one = self.detaching.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&self.detaching);
         if self.exposed.is_none() || self.is_retired() {
             return Ok(());
         }

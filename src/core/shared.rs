@@ -1,14 +1,14 @@
 //! What the homes of one node share: the memory backend, the budget of idle bytes, the counts.
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::account::{Account, CacheStats};
 use super::buffer::{Buffer, Carrier};
 use super::class::Class;
 use super::error::{self, Result};
 use super::home::Home;
-use super::magazine;
 use super::memory::{Block, Kind, Memory, Share};
+use super::sync::lock;
 use super::transport::RegionKey;
 
 /// The most that one thread keeps to itself, over all homes of a node.
@@ -32,10 +32,6 @@ pub(crate) struct Shared {
     /// The counts of threads that ended.
     past: Account,
     homes: Mutex<Vec<Weak<Home>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

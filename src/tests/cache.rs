@@ -234,7 +234,9 @@ fn wrapped_memory_tells_when_it_is_free() {
             address,
             100,
             -1,
-            Some(Box::new(move || drop(note.fetch_add(1, Ordering::SeqCst)))),
+            Some(Box::new(move || {
+                assert_eq!(note.fetch_add(1, Ordering::SeqCst), 0)
+            })),
         )
         .unwrap();
     assert_eq!(

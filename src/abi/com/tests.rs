@@ -1,3 +1,5 @@
+// One SAFETY line covers a row of calls on one object.
+#![allow(clippy::multiple_unsafe_ops_per_block, non_camel_case_types)]
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
 use std::thread;
@@ -89,7 +91,7 @@ mod plain {
         // SAFETY: live.
         assert_eq!(unsafe { get_iid::<Probe>(raw) }, nrdma_uuid::new(1, 2, 3, 4));
         // SAFETY: gives up the three references.
-        (0..3).for_each(|_| drop(unsafe { release::<Probe>(raw) }));
+        (0..3).for_each(|left| assert_eq!(unsafe { release::<Probe>(raw) }, 3 - left));
     }
 
     #[test]
@@ -167,7 +169,7 @@ mod model {
             assert_eq!(thing.count.up(), 2);
             let release = |thing: Arc<Thing>, depot: &Mutex<Option<Arc<Thing>>>| {
                 thing.bytes.with(|bytes| drop(unsafe { bytes.read() }));
-                if thing.count.down() == 0 {
+                if thing.count.down(false) == 0 {
                     thing.bytes.with_mut(|bytes| unsafe { *bytes += 1 });
                     *depot.lock().unwrap() = Some(thing);
                 }
@@ -184,7 +186,7 @@ mod model {
                     };
                     thing.count.start();
                     thing.bytes.with_mut(|bytes| unsafe { *bytes += 1 });
-                    assert_eq!(thing.count.down(), 0);
+                    assert_eq!(thing.count.down(false), 0);
                     *depot.lock().unwrap() = Some(thing);
                 })
             };
@@ -212,7 +214,7 @@ mod model {
                     }
                 })
             };
-            if count.down() == 0 {
+            if count.down(true) == 0 {
                 strong.fetch_sub(1, order);
             }
             sharer.join().unwrap();
@@ -232,7 +234,7 @@ mod model {
                 let thing = Arc::clone(&thing);
                 thread::spawn(move || {
                     thing.bytes.with(|bytes| drop(unsafe { bytes.read() }));
-                    thing.count.down();
+                    thing.count.down(false);
                 })
             };
             if thing.count.get() == 1 {
