@@ -13,4 +13,5 @@ pub(crate) mod region;
 pub(crate) mod shared;
 pub(crate) mod sync;
 pub(crate) mod transport;
+pub(crate) mod watched;
 pub(crate) mod wire;
