@@ -1,7 +1,7 @@
 //! Where buffers belong: one home per node and peer. What a peer was told of serves that peer only.
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use super::buffer::{Buffer, Carrier, Content, Lease, Piece};
 use super::cache::Depot;
@@ -13,6 +13,7 @@ use super::memory::{Block, Kind};
 use super::region::Region;
 use super::sync::lock;
 use super::transport::{Link, RegionKey};
+use super::watched::Watched;
 
 pub(crate) use super::shared::Shared;
 
@@ -379,10 +380,7 @@ impl Home {
         };
         let mut block = self.shared.wrap(address, bytes);
         if let Some(done) = done {
-            block = Arc::new(Watched {
-                block,
-                done: Mutex::new(Some(done)),
-            });
+            block = Arc::new(Watched::new(block, done));
         }
         let content = Content {
             block,
@@ -605,44 +603,4 @@ impl Home {
         let link = lock(&self.link).take();
         drop(link);
     }
-}
-
-/// The host's memory with what to do once nobody uses it any more.
-struct Watched {
-    block: Arc<dyn Block>,
-    done: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(done) = done {
-            done();
-        }
-    }
-}
-
-impl Block for Watched {
-    fn address(&self) -> usize {
-        self.block.address()
-    }
-    fn capacity(&self) -> usize {
-        self.block.capacity()
-    }
-    fn detach(&self, used: usize) -> Result<Option<Arc<dyn Block>>> {
-        self.block.detach(used)
-    }
-    fn copy_from(&self, offset: usize, from: &dyn Block, from_offset: usize, len: usize) -> Result<()> {
-        self.block.copy_from(offset, from, from_offset, len)
-    }
-    fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.block.write(offset, bytes)
-    }
-    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.block.read(offset, bytes)
-    }
-    fn prefault(&self, len: usize) {
-        self.block.prefault(len);
-    }
-    fn discard(&self) {}
 }

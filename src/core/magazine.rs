@@ -1,7 +1,7 @@
 //! What each thread keeps to itself: magazines of small buffers, the ids it may give, and its counts. A warm
 //! get and release touch nothing that another thread writes.
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::account::Account;
@@ -50,17 +50,27 @@ impl Shelf {
     }
 }
 
-/// What tells a thread that its magazines for a home are out of date.
-#[derive(Default)]
-pub(crate) struct Epoch(AtomicU32);
+/// What tells a thread that its magazines for a home are out of date: a number that no home had before.
+pub(crate) struct Epoch(AtomicU64);
+
+impl Default for Epoch {
+    fn default() -> Self {
+        Self(AtomicU64::new(Self::next()))
+    }
+}
 
 impl Epoch {
+    fn next() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
     /// All threads flush their magazines at their next use.
     pub(crate) fn advance(&self) {
-        self.0.fetch_add(1, Ordering::Release);
+        self.0.store(Self::next(), Ordering::Release);
         SWEEPS.fetch_add(1, Ordering::Release);
     }
-    fn now(&self) -> u32 {
+    #[inline]
+    fn now(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }
@@ -97,7 +107,7 @@ impl Magazine {
 struct Set {
     slot: usize,
     epoch: Arc<Epoch>,
-    seen: u32,
+    seen: u64,
     account: Arc<Account>,
     limit: u64,
     magazines: [Magazine; SHELVES],
@@ -106,7 +116,7 @@ struct Set {
 impl Set {
     #[inline]
     fn serves(&self, home: &Home) -> bool {
-        Arc::ptr_eq(&self.epoch, home.epoch()) && self.is_current()
+        self.seen == home.epoch().now()
     }
     #[inline]
     fn is_current(&self) -> bool {

@@ -28,4 +28,5 @@ pub(crate) mod sleeper;
 pub(crate) mod stats;
 pub(crate) mod sync;
 pub(crate) mod transport;
+pub(crate) mod watched;
 pub(crate) mod wire;

@@ -168,7 +168,9 @@ mod model {
             thing.count.start();
             assert_eq!(thing.count.up(), 2);
             let release = |thing: Arc<Thing>, depot: &Mutex<Option<Arc<Thing>>>| {
-                thing.bytes.with(|bytes| drop(unsafe { bytes.read() }));
+                thing.bytes.with(|bytes| {
+                    let _ = unsafe { bytes.read() };
+                });
                 if thing.count.down(false) == 0 {
                     thing.bytes.with_mut(|bytes| unsafe { *bytes += 1 });
                     *depot.lock().unwrap() = Some(thing);
@@ -233,7 +235,9 @@ mod model {
             let other = {
                 let thing = Arc::clone(&thing);
                 thread::spawn(move || {
-                    thing.bytes.with(|bytes| drop(unsafe { bytes.read() }));
+                    thing.bytes.with(|bytes| {
+                        let _ = unsafe { bytes.read() };
+                    });
                     thing.count.down(false);
                 })
             };
