@@ -15,24 +15,14 @@ fn tidy(header: &str) -> String {
     while let Some(line) = lines.next() {
         let indent = &line[..line.len() - line.trim_start().len()];
         if line.trim() == "/*" {
-            let block: Vec<&str> = lines
-                .by_ref()
-                .take_while(|line| line.trim() != "*/")
-                .map(str::trim)
-                .collect();
-            let public = block
-                .iter()
-                .take_while(|line| !line.starts_with("# "))
-                .copied()
-                .collect::<Vec<_>>();
+            let block: Vec<&str> =
+                lines.by_ref().take_while(|line| line.trim() != "*/").map(str::trim).collect();
+            let public = block.iter().take_while(|line| !line.starts_with("# ")).copied().collect::<Vec<_>>();
             out += &comment(indent, public.join("\n").trim_end());
             after_blank = false;
             continue;
         }
-        let line = match line
-            .strip_prefix("#define ")
-            .and_then(|rest| rest.split_once(" -"))
-        {
+        let line = match line.strip_prefix("#define ").and_then(|rest| rest.split_once(" -")) {
             Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 format!("#define {name} (-{digits})")
             }
@@ -58,9 +48,7 @@ fn comment(indent: &str, text: &str) -> String {
 #[test]
 fn the_header_is_fresh_and_says_the_version() {
     let mut fresh = Vec::new();
-    cbindgen::generate(env!("CARGO_MANIFEST_DIR"))
-        .expect("cbindgen")
-        .write(&mut fresh);
+    cbindgen::generate(env!("CARGO_MANIFEST_DIR")).expect("cbindgen").write(&mut fresh);
     let fresh = tidy(&String::from_utf8(fresh).expect("utf-8"));
     if env::var("NRDMA_HEADER").is_ok_and(|value| value == "write") {
         fs::create_dir_all(path().parent().expect("a folder")).expect("a folder");
@@ -78,9 +66,6 @@ fn the_header_is_fresh_and_says_the_version() {
         ("MINOR", env!("CARGO_PKG_VERSION_MINOR")),
         ("PATCH", env!("CARGO_PKG_VERSION_PATCH")),
     ] {
-        assert!(
-            fresh.contains(&format!("#define NRDMA_VERSION_{name} {value}\n")),
-            "{name}"
-        );
+        assert!(fresh.contains(&format!("#define NRDMA_VERSION_{name} {value}\n")), "{name}");
     }
 }

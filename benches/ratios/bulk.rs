@@ -13,29 +13,16 @@ const BYTES: usize = 64 << 20;
 const ROUNDS: u32 = 40;
 
 fn rig() -> Result<Rig, Skipped> {
-    Rig::new(
-        Some(OUR_CPU),
-        &[Plan {
-            cpu: Some(THEIR_CPU),
-            ..Plan::default()
-        }],
-    )
+    Rig::new(Some(OUR_CPU), &[Plan { cpu: Some(THEIR_CPU), ..Plan::default() }])
 }
 
 /// The round trip of a large result into the library's memory, or into the host's own.
 fn large(rig: &Rig, kind: Kind, lent: Option<Lent>) -> Result<f64, Skipped> {
-    let probe = Probe {
-        bytes: BYTES,
-        lent,
-        pause: None,
-    };
+    let probe = Probe { bytes: BYTES, lent, pause: None };
     // Touches all pages on both sides; only what happens again and again is of interest.
     rig.time(&probe, Kind::Fill, 4)?;
     let once = rig.time(&probe, kind, 9)?.round_trip();
-    let rounds = [20_000, 2_000, 200]
-        .into_iter()
-        .find(|n| f64::from(*n) * once < 1.0)
-        .unwrap_or(ROUNDS);
+    let rounds = [20_000, 2_000, 200].into_iter().find(|n| f64::from(*n) * once < 1.0).unwrap_or(ROUNDS);
     Ok(rig.time(&probe, kind, rounds as usize)?.round_trip())
 }
 
@@ -77,11 +64,7 @@ pub(crate) fn fill() -> Measured {
         let memset = memset();
         drop(rig);
         let put = ucx::typical("ucp_put_bw", BYTES, 60)?;
-        Ok((
-            ours,
-            memset + put,
-            format!("{} / ({} + {})", time(ours), time(memset), time(put)),
-        ))
+        Ok((ours, memset + put, format!("{} / ({} + {})", time(ours), time(memset), time(put))))
     })
 }
 

@@ -13,11 +13,7 @@ const ROUNDS: u32 = 200_000;
 
 fn node() -> Result<Node, Failure> {
     os::unpin();
-    Node::new(&Settings {
-        name: "cache".to_owned(),
-        worker_threads: 1,
-        ..Settings::default()
-    })
+    Node::new(&Settings { name: "cache".to_owned(), worker_threads: 1, ..Settings::default() })
 }
 
 fn get_and_release(context: &Context) -> Result<(), Failure> {
@@ -67,10 +63,7 @@ pub(crate) fn mallocs() -> Measured {
         get_and_release(&context)?;
     }
     let count = os::allocations() - before;
-    Ok(Value {
-        value: count as f64 / f64::from(TIMES),
-        detail: format!("{count} in {TIMES}"),
-    })
+    Ok(Value { value: count as f64 / f64::from(TIMES), detail: format!("{count} in {TIMES}") })
 }
 
 pub(crate) fn two_threads() -> Measured {
@@ -94,10 +87,7 @@ fn on_threads(node: &Node, count: usize) -> Result<f64, Skipped> {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(run)).collect();
         threads
             .into_iter()
-            .map(|t| {
-                t.join()
-                    .unwrap_or_else(|_| Err(Skipped("a thread panicked".to_owned())))
-            })
+            .map(|t| t.join().unwrap_or_else(|_| Err(Skipped("a thread panicked".to_owned()))))
             .collect::<Vec<_>>()
     });
     let mut slowest = 0.0_f64;

@@ -16,30 +16,17 @@ pub(crate) fn noticed() -> Measured {
     }
     let middle = median(&mut all);
     let most = all.last().copied().unwrap_or(0.0);
-    Ok(Value {
-        value: most,
-        detail: format!("the longest of {TIMES}, median {middle:.2} ms"),
-    })
+    Ok(Value { value: most, detail: format!("the longest of {TIMES}, median {middle:.2} ms") })
 }
 
 /// Seconds from the kill until the library says that the peer is gone.
 fn once() -> Result<f64, Skipped> {
     let mut rig = Rig::new(None, &[Plan::default()])?;
-    rig.time(
-        &Probe {
-            bytes: 8,
-            ..Probe::default()
-        },
-        Kind::Touch,
-        100,
-    )?;
+    rig.time(&Probe { bytes: 8, ..Probe::default() }, Kind::Touch, 100)?;
     let asked = rig.kill(0)?;
     while rig.node.peers()?.iter().any(|peer| peer.alive) {
         if asked.elapsed() > LIMIT {
-            return Err(Skipped(format!(
-                "the peer still counts as alive after {} s",
-                LIMIT.as_secs()
-            )));
+            return Err(Skipped(format!("the peer still counts as alive after {} s", LIMIT.as_secs())));
         }
         thread::sleep(Duration::from_micros(100));
     }

@@ -11,12 +11,7 @@ use crate::rig::{OUR_CPU, Plan, Probe, Rig, THEIR_CPU};
 use crate::ucx;
 
 const TINY: usize = 8;
-const PINNED: Plan = Plan {
-    cpu: Some(THEIR_CPU),
-    nodes: 1,
-    works: true,
-    delay_us: 0,
-};
+const PINNED: Plan = Plan { cpu: Some(THEIR_CPU), nodes: 1, works: true, delay_us: 0 };
 
 pub(crate) fn spinning() -> Measured {
     ratio(|| {
@@ -30,10 +25,7 @@ pub(crate) fn spinning() -> Measured {
 
 /// The round trip of an 8 byte result, everybody awake.
 pub(crate) fn tiny(rig: &Rig) -> Result<f64, Skipped> {
-    let probe = Probe {
-        bytes: TINY,
-        ..Probe::default()
-    };
+    let probe = Probe { bytes: TINY, ..Probe::default() };
     rig.time(&probe, Kind::Touch, 2000)?;
     Ok(rig.time(&probe, Kind::Touch, 50_000)?.round_trip())
 }
@@ -45,11 +37,7 @@ const NAPS: usize = 200;
 pub(crate) fn asleep() -> Measured {
     ratio(|| {
         let rig = Rig::new(Some(OUR_CPU), &[PINNED])?;
-        let probe = Probe {
-            bytes: TINY,
-            pause: Some(NAP),
-            ..Probe::default()
-        };
+        let probe = Probe { bytes: TINY, pause: Some(NAP), ..Probe::default() };
         let ours = rig.time(&probe, Kind::Touch, NAPS)?.latency();
         drop(rig);
         let theirs = event_ping_pong()?;
@@ -62,13 +50,7 @@ fn event_ping_pong() -> Result<f64, Skipped> {
     let (there, back) = (Event::new()?, Event::new()?);
     let numbers = [there.number().to_string(), back.number().to_string()];
     let mut other = Command::new(std::env::current_exe()?)
-        .args([
-            "responder",
-            "events",
-            &numbers[0],
-            &numbers[1],
-            &THEIR_CPU.to_string(),
-        ])
+        .args(["responder", "events", &numbers[0], &numbers[1], &THEIR_CPU.to_string()])
         .arg0("ratios")
         .spawn()?;
     os::pin(OUR_CPU);
@@ -101,11 +83,7 @@ fn crowd(peers: usize) -> Measured {
         let rig = Rig::new(Some(OUR_CPU), &[PINNED])?;
         let alone = tiny(&rig)?;
         drop(rig);
-        let idle = Plan {
-            nodes: peers - 1,
-            works: false,
-            ..Plan::default()
-        };
+        let idle = Plan { nodes: peers - 1, works: false, ..Plan::default() };
         let rig = Rig::new(Some(OUR_CPU), &[PINNED, idle])?;
         let crowded = tiny(&rig)?;
         Ok((crowded, alone, format!("{} / {}", time(crowded), time(alone))))

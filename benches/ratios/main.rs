@@ -52,48 +52,18 @@ const BARS: &[Bar] = &[
         most: 1.5,
         run: cache::two_threads,
     },
-    Bar {
-        name: "rtt-spinning",
-        what: "8 B fragment / 2 x ucp_am_lat",
-        most: 1.5,
-        run: latency::spinning,
-    },
+    Bar { name: "rtt-spinning", what: "8 B fragment / 2 x ucp_am_lat", most: 1.5, run: latency::spinning },
     Bar {
         name: "rtt-asleep",
         what: "8 B fragment / eventfd ping-pong, asleep",
         most: 1.5,
         run: latency::asleep,
     },
-    Bar {
-        name: "untouched",
-        what: "64 MiB result, untouched / 8 B result",
-        most: 1.5,
-        run: bulk::untouched,
-    },
-    Bar {
-        name: "fill",
-        what: "64 MiB filled in place / (memset + ucp_put_bw)",
-        most: 0.45,
-        run: bulk::fill,
-    },
-    Bar {
-        name: "copy",
-        what: "64 MiB copied into the window / memcpy",
-        most: 1.10,
-        run: bulk::copy,
-    },
-    Bar {
-        name: "wrap",
-        what: "64 MiB into wrapped memory / memcpy",
-        most: 2.0,
-        run: bulk::wrap,
-    },
-    Bar {
-        name: "peers-10",
-        what: "8 B fragment with 10 peers / with 1",
-        most: 1.2,
-        run: latency::ten_peers,
-    },
+    Bar { name: "untouched", what: "64 MiB result, untouched / 8 B result", most: 1.5, run: bulk::untouched },
+    Bar { name: "fill", what: "64 MiB filled in place / (memset + ucp_put_bw)", most: 0.45, run: bulk::fill },
+    Bar { name: "copy", what: "64 MiB copied into the window / memcpy", most: 1.10, run: bulk::copy },
+    Bar { name: "wrap", what: "64 MiB into wrapped memory / memcpy", most: 2.0, run: bulk::wrap },
+    Bar { name: "peers-10", what: "8 B fragment with 10 peers / with 1", most: 1.2, run: latency::ten_peers },
     Bar {
         name: "peers-100",
         what: "8 B fragment with 100 peers / with 1",
@@ -112,18 +82,8 @@ const BARS: &[Bar] = &[
         most: 1.0,
         run: schedule::peak_memory,
     },
-    Bar {
-        name: "idle",
-        what: "an idle node's CPU time, % of one core",
-        most: 0.5,
-        run: idle::cpu,
-    },
-    Bar {
-        name: "kill",
-        what: "kill -9 of a peer noticed, ms",
-        most: 50.0,
-        run: death::noticed,
-    },
+    Bar { name: "idle", what: "an idle node's CPU time, % of one core", most: 0.5, run: idle::cpu },
+    Bar { name: "kill", what: "kill -9 of a peer noticed, ms", most: 50.0, run: death::noticed },
 ];
 
 #[derive(Default)]
@@ -140,10 +100,7 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|word| word == "responder") {
         return responder::main(arguments.get(1..).unwrap_or_default());
     }
-    match options(arguments)
-        .map_err(|why| why.to_string())
-        .and_then(|options| run(&options))
-    {
+    match options(arguments).map_err(|why| why.to_string()).and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("ratios: {why}");

@@ -83,16 +83,10 @@ pub(crate) fn malloc_free(bytes: usize) {
 
 /// CPU time of this process so far.
 pub(crate) fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the place for the answer lives through the call.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// A counter in the kernel that a thread can wait for; inherited by children.

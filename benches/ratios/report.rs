@@ -35,17 +35,11 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn of(bar: &'static Bar) -> Self {
-        Self {
-            bar,
-            measured: (bar.run)(),
-        }
+        Self { bar, measured: (bar.run)() }
     }
 
     fn met(&self) -> Option<bool> {
-        self.measured
-            .as_ref()
-            .ok()
-            .map(|measured| measured.value <= self.bar.most)
+        self.measured.as_ref().ok().map(|measured| measured.value <= self.bar.most)
     }
 
     pub(crate) fn line(&self) -> String {
@@ -66,20 +60,12 @@ impl Row {
 }
 
 pub(crate) fn heading() -> String {
-    format!(
-        "{:14}  {:51}  {:>6}  {:>8}  {:7}  from",
-        "bar", "what", "most", "measured", "met"
-    )
+    format!("{:14}  {:51}  {:>6}  {:>8}  {:7}  from", "bar", "what", "most", "measured", "met")
 }
 
 pub(crate) fn closing(rows: &[Row]) -> String {
     let count = |met| rows.iter().filter(|row| row.met() == met).count();
-    format!(
-        "{} met, {} not met, {} skipped",
-        count(Some(true)),
-        count(Some(false)),
-        count(None)
-    )
+    format!("{} met, {} not met, {} skipped", count(Some(true)), count(Some(false)), count(None))
 }
 
 pub(crate) fn json(rows: &[Row]) -> String {

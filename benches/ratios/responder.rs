@@ -39,22 +39,14 @@ impl Work {
 }
 
 impl Replica for Work {
-    const CLASS: nrdma_uuid = nrdma_uuid {
-        id1: 0x71c0_8d25,
-        id2: 0x4f1e_62b9,
-        id3: 0x0a94_d37c,
-        id4: 0x5be8_16f3,
-    };
+    const CLASS: nrdma_uuid =
+        nrdma_uuid { id1: 0x71c0_8d25, id2: 0x4f1e_62b9, id3: 0x0a94_d37c, id4: 0x5be8_16f3 };
 
     fn create(payload: &[u8]) -> Option<Self> {
         let (kind, bytes) = payload.split_first()?;
-        let kind = [Kind::Touch, Kind::Fill, Kind::Copy, Kind::Delay]
-            .into_iter()
-            .find(|k| *k as u8 == *kind)?;
-        Some(Self {
-            kind,
-            bytes: u64::from_le_bytes(bytes.try_into().ok()?),
-        })
+        let kind =
+            [Kind::Touch, Kind::Fill, Kind::Copy, Kind::Delay].into_iter().find(|k| *k as u8 == *kind)?;
+        Some(Self { kind, bytes: u64::from_le_bytes(bytes.try_into().ok()?) })
     }
 
     fn execute(&self, index: u64, context: &Context) -> Option<Option<Buffer>> {
@@ -115,11 +107,7 @@ fn fragments(address: &str, cpu: &str, count: &str, works: &str, delay: &str) ->
     let mut nodes = Vec::new();
     let works = number(works)?;
     for i in 0..number::<usize>(count)? {
-        let settings = Settings {
-            name: format!("responder-{i}"),
-            worker_threads: 1,
-            ..Settings::default()
-        };
+        let settings = Settings { name: format!("responder-{i}"), worker_threads: 1, ..Settings::default() };
         let node = Node::new(&settings).map_err(|why| why.to_string())?;
         if works && i == 0 {
             node.register::<Work>().map_err(|why| why.to_string())?;

@@ -31,12 +31,7 @@ pub(crate) struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self {
-            cpu: None,
-            nodes: 1,
-            works: true,
-            delay_us: 0,
-        }
+        Self { cpu: None, nodes: 1, works: true, delay_us: 0 }
     }
 }
 
@@ -56,15 +51,8 @@ impl Rig {
             Some(_) => {}
             None => os::unpin(),
         }
-        let settings = Settings {
-            name: "requester".to_owned(),
-            worker_threads: 1,
-            ..Settings::default()
-        };
-        let mut rig = Self {
-            node: Node::new(&settings)?,
-            children: Vec::new(),
-        };
+        let settings = Settings { name: "requester".to_owned(), worker_threads: 1, ..Settings::default() };
+        let mut rig = Self { node: Node::new(&settings)?, children: Vec::new() };
         let address = rig.node.listen("unix:")?;
         let mut nodes = 0;
         for plan in plans {
@@ -78,9 +66,7 @@ impl Rig {
             match said {
                 Some(Ok(line)) if line.trim() == "ready" => {}
                 _ => {
-                    return Err(Skipped(
-                        "a responder ended early; its reason is on stderr".to_owned(),
-                    ));
+                    return Err(Skipped("a responder ended early; its reason is on stderr".to_owned()));
                 }
             }
         }
@@ -100,17 +86,8 @@ impl Rig {
             stamps: (0..count).map(|_| Stamp::default()).collect(),
             failure: OnceLock::new(),
         };
-        let payload = Work {
-            kind,
-            bytes: probe.bytes as u64,
-        }
-        .encode();
-        let options = Options {
-            class: Work::CLASS,
-            payload: &payload,
-            here: false,
-            thread_limit: limit,
-        };
+        let payload = Work { kind, bytes: probe.bytes as u64 }.encode();
+        let options = Options { class: Work::CLASS, payload: &payload, here: false, thread_limit: limit };
         let result = self.node.execute(&job, &options, count as u64);
         if let Some(why) = job.failure.get() {
             return Err(Skipped(why.to_string()));
@@ -150,11 +127,7 @@ fn start(address: &str, plan: &Plan) -> std::io::Result<Child> {
     let cpu = plan.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
     Command::new(std::env::current_exe()?)
         .args(["responder", "fragments", address, &cpu])
-        .args([
-            plan.nodes.to_string(),
-            plan.works.to_string(),
-            plan.delay_us.to_string(),
-        ])
+        .args([plan.nodes.to_string(), plan.works.to_string(), plan.delay_us.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -227,10 +200,7 @@ impl Job for Timed<'_> {
         bytes.len() == self.probe.bytes
     }
     fn failed(&self, _index: u64, why: &Failure) {
-        let why = Failure {
-            status: NRDMA_FRAGMENT_FAILED,
-            ..why.clone()
-        };
+        let why = Failure { status: NRDMA_FRAGMENT_FAILED, ..why.clone() };
         // The first reason is the one to tell.
         let _ = self.failure.set(why);
     }
@@ -247,20 +217,14 @@ impl Times {
     pub(crate) fn round_trip(&self) -> f64 {
         let mut received: Vec<f64> = self.spans.iter().map(|(_, received)| *received).collect();
         received.sort_by(f64::total_cmp);
-        let mut periods: Vec<f64> = received
-            .windows(2)
-            .filter_map(|pair| Some(pair.last()? - pair.first()?))
-            .collect();
+        let mut periods: Vec<f64> =
+            received.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).collect();
         median(&mut periods).max(self.latency())
     }
 
     /// The median time from hand-out to result.
     pub(crate) fn latency(&self) -> f64 {
-        let mut all: Vec<f64> = self
-            .spans
-            .iter()
-            .map(|(handed, received)| received - handed)
-            .collect();
+        let mut all: Vec<f64> = self.spans.iter().map(|(handed, received)| received - handed).collect();
         median(&mut all)
     }
 

@@ -10,22 +10,8 @@ const DELAYS_US: [u64; 3] = [4000, 2000, 1000];
 const CREDITS: f64 = 2.0 * DELAYS_US.len() as f64;
 
 fn run(count: usize) -> Result<Times, Skipped> {
-    let rig = Rig::new(
-        None,
-        &DELAYS_US.map(|delay_us| Plan {
-            delay_us,
-            ..Plan::default()
-        }),
-    )?;
-    rig.run(
-        &Probe {
-            bytes: BYTES,
-            ..Probe::default()
-        },
-        Kind::Delay,
-        count,
-        0,
-    )
+    let rig = Rig::new(None, &DELAYS_US.map(|delay_us| Plan { delay_us, ..Plan::default() }))?;
+    rig.run(&Probe { bytes: BYTES, ..Probe::default() }, Kind::Delay, count, 0)
 }
 
 pub(crate) fn against_ideal() -> Measured {
@@ -33,16 +19,10 @@ pub(crate) fn against_ideal() -> Measured {
     let rate: f64 = DELAYS_US.iter().map(|delay| 1e6 / *delay as f64).sum();
     let ideal = f64::from(COUNT) / rate;
     let wall = run(COUNT as usize)?.whole();
-    Ok(Value {
-        value: wall / ideal,
-        detail: format!("{} / {}", time(wall), time(ideal)),
-    })
+    Ok(Value { value: wall / ideal, detail: format!("{} / {}", time(wall), time(ideal)) })
 }
 
 pub(crate) fn peak_memory() -> Measured {
     let most = run(1000)?.most_at_once();
-    Ok(Value {
-        value: most as f64 / CREDITS,
-        detail: format!("{most} results at once / {CREDITS} credits"),
-    })
+    Ok(Value { value: most as f64 / CREDITS, detail: format!("{most} results at once / {CREDITS} credits") })
 }

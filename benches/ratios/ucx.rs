@@ -16,28 +16,12 @@ pub(crate) fn typical(test: &str, bytes: usize, iterations: usize) -> Result<f64
     thread::sleep(Duration::from_millis(300));
     let warm_up = (iterations / 10).max(3).to_string();
     let (bytes, iterations) = (bytes.to_string(), iterations.to_string());
-    let arguments = [
-        "-p",
-        &port,
-        "127.0.0.1",
-        "-t",
-        test,
-        "-s",
-        &bytes,
-        "-n",
-        &iterations,
-        "-w",
-        &warm_up,
-        "-f",
-    ];
+    let arguments =
+        ["-p", &port, "127.0.0.1", "-t", test, "-s", &bytes, "-n", &iterations, "-w", &warm_up, "-f"];
     let output = start(&arguments, OUR_CPU, Stdio::piped())?.wait_with_output()?;
     drop(server);
-    parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
-        Skipped(format!(
-            "ucx_perftest {test} printed no figures: {}",
-            output.status
-        ))
-    })
+    parse(&String::from_utf8_lossy(&output.stdout))
+        .ok_or_else(|| Skipped(format!("ucx_perftest {test} printed no figures: {}", output.status)))
 }
 
 /// Kills the server, should it not have ended with its client.
@@ -79,8 +63,5 @@ fn parse(text: &str) -> Option<f64> {
         words.next()?.parse::<u64>().ok()?;
         words.next()?.parse().ok()
     };
-    text.lines()
-        .filter_map(figures)
-        .next_back()
-        .map(|microseconds| microseconds / 1e6)
+    text.lines().filter_map(figures).next_back().map(|microseconds| microseconds / 1e6)
 }

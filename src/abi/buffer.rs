@@ -117,13 +117,8 @@ pub(crate) static TABLE: Table<nrdma_buffer_vtbl_itanium> = Table::new(nrdma_buf
     duplicate_const: method!(Buffer, |this: *const nrdma_buffer,
                                       offset: u64,
                                       size: u64|
-     -> *const nrdma_buffer {
-        duplicate(this, offset, size)
-    }),
-    duplicate: method!(Buffer, |this: *mut nrdma_buffer,
-                                offset: u64,
-                                size: u64|
-     -> *mut nrdma_buffer {
+     -> *const nrdma_buffer { duplicate(this, offset, size) }),
+    duplicate: method!(Buffer, |this: *mut nrdma_buffer, offset: u64, size: u64| -> *mut nrdma_buffer {
         duplicate(this, offset, size)
     }),
     is_gpudirect: method!(Buffer, |this: *mut nrdma_buffer| -> bool { is_gpudirect(this) }),

@@ -50,11 +50,7 @@ pub(crate) struct Table<V> {
 
 impl<V> Table<V> {
     pub(crate) const fn new(vtbl: V) -> Self {
-        Self {
-            offset_to_top: 0,
-            type_info: AtomicPtr::new(ptr::null_mut()),
-            vtbl,
-        }
+        Self { offset_to_top: 0, type_info: AtomicPtr::new(ptr::null_mut()), vtbl }
     }
     /// Where the host's typeinfo goes.
     pub(crate) fn type_info(&self) -> &AtomicPtr<c_void> {
@@ -121,11 +117,7 @@ unsafe impl<T: Class> Sync for Object<T> {}
 impl<T: Class> Object<T> {
     /// An object that C holds no reference to yet.
     pub(crate) fn at_rest(value: T) -> Arc<Self> {
-        Arc::new(Self {
-            vtbl: T::table().address(),
-            count: Count::new(0),
-            value,
-        })
+        Arc::new(Self { vtbl: T::table().address(), count: Count::new(0), value })
     }
 
     /// The Rust value.
@@ -254,10 +246,7 @@ pub(crate) unsafe fn checked<'a, T: Class>(this: *const T::Interface) -> Result<
     // SAFETY: every C++ object with virtual functions starts with its table's address.
     let table = unsafe { this.cast::<*const c_void>().read() };
     if table != T::table().address() {
-        return Err(Error::invalid(format!(
-            "the object at {this:p} is not a {} of this nrdma",
-            T::NAME
-        )));
+        return Err(Error::invalid(format!("the object at {this:p} is not a {} of this nrdma", T::NAME)));
     }
     // SAFETY: only objects of the class have its table.
     Ok(unsafe { object::<T>(this) })

@@ -55,11 +55,7 @@ pub(crate) unsafe fn read_struct<T: Versioned>(theirs: *const T) -> Result<T> {
     }
     let mut ours = T::DEFAULT;
     // SAFETY: `known` fits, and every bit pattern is a value.
-    unsafe {
-        (&raw mut ours)
-            .cast::<u8>()
-            .copy_from_nonoverlapping(known.as_ptr(), known.len())
-    };
+    unsafe { (&raw mut ours).cast::<u8>().copy_from_nonoverlapping(known.as_ptr(), known.len()) };
     Ok(ours)
 }
 
@@ -110,11 +106,7 @@ mod tests {
     // SAFETY: three numbers, the size first.
     unsafe impl Versioned for Now {
         const NAME: &'static str = "now";
-        const DEFAULT: Self = Self {
-            struct_size: 24,
-            first: 10,
-            second: 20,
-        };
+        const DEFAULT: Self = Self { struct_size: 24, first: 10, second: 20 };
     }
 
     fn read(words: &[u64]) -> Result<Now> {
@@ -124,14 +116,7 @@ mod tests {
 
     #[test]
     fn older_and_newer_structs_are_read() {
-        assert_eq!(
-            read(&[24, 1, 2]).unwrap(),
-            Now {
-                struct_size: 24,
-                first: 1,
-                second: 2
-            }
-        );
+        assert_eq!(read(&[24, 1, 2]).unwrap(), Now { struct_size: 24, first: 1, second: 2 });
         let old = read(&[16, 1]).unwrap();
         assert_eq!((old.first, old.second), (1, 20));
         assert_eq!(read(&[8]).unwrap().first, 10);
@@ -152,17 +137,9 @@ mod tests {
 
     #[test]
     fn only_what_both_know_is_written() {
-        let ours = Now {
-            struct_size: 24,
-            first: 1,
-            second: 2,
-        };
-        for (size, want) in [
-            (8, [8, 7, 7, 7]),
-            (16, [16, 1, 7, 7]),
-            (24, [24, 1, 2, 7]),
-            (32, [32, 1, 2, 7]),
-        ] {
+        let ours = Now { struct_size: 24, first: 1, second: 2 };
+        for (size, want) in [(8, [8, 7, 7, 7]), (16, [16, 1, 7, 7]), (24, [24, 1, 2, 7]), (32, [32, 1, 2, 7])]
+        {
             let mut theirs = [size, 7_u64, 7, 7];
             // SAFETY: `theirs` has 32 bytes.
             unsafe { write_struct(theirs.as_mut_ptr().cast::<Now>(), &ours) }.unwrap();

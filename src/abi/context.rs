@@ -123,9 +123,7 @@ pub(crate) static TABLE: Table<nrdma_context_vtbl_itanium> = Table::new(nrdma_co
      -> *mut nrdma_buffer {
         answer(this.value().wrap(data, size, gpu_id, None))
     }),
-    flush: method!(Context, |this: *mut nrdma_context,
-                             buffer: *mut nrdma_buffer|
-     -> i32 {
+    flush: method!(Context, |this: *mut nrdma_context, buffer: *mut nrdma_buffer| -> i32 {
         // SAFETY: C++ passes a live buffer or NULL.
         unsafe { this.value().flush(buffer) }
     }),
@@ -153,15 +151,9 @@ impl Context {
     /// The one object for a host's context, +1.
     pub(crate) fn of_host(home: &Arc<Home>) -> Com<Self> {
         let mut slot = home.context_slot();
-        let known = slot
-            .as_ref()
-            .and_then(|any| Arc::clone(any).downcast::<Object<Self>>().ok());
-        let object = known.unwrap_or_else(|| {
-            Object::at_rest(Self {
-                home: Arc::clone(home),
-                fragment: None,
-            })
-        });
+        let known = slot.as_ref().and_then(|any| Arc::clone(any).downcast::<Object<Self>>().ok());
+        let object =
+            known.unwrap_or_else(|| Object::at_rest(Self { home: Arc::clone(home), fragment: None }));
         let context = Com::share(&object);
         *slot = Some(object as Arc<dyn Any + Send + Sync>);
         context
@@ -169,10 +161,7 @@ impl Context {
 
     /// The context that a fragment's function is given, +1.
     pub(crate) fn of_fragment(fragment: &Arc<Fragment>) -> Com<Self> {
-        Com::new(Self {
-            home: Arc::clone(fragment.home()),
-            fragment: Some(Arc::clone(fragment)),
-        })
+        Com::new(Self { home: Arc::clone(fragment.home()), fragment: Some(Arc::clone(fragment)) })
     }
 
     /// The fragment that a call through this object is inside of.
@@ -252,17 +241,11 @@ impl Context {
             Some(fragment) => fragment.flush(&lease),
             None if self.home.is_closed() => Err(Error::new(
                 Kind::PeerLost,
-                format!(
-                    "host {} is gone, nothing can be flushed to it",
-                    self.home.host_id()
-                ),
+                format!("host {} is gone, nothing can be flushed to it", self.home.host_id()),
             )),
             None => Err(Error::new(
                 Kind::NotInFragment,
-                format!(
-                    "flush of buffer {} was called outside of execute_fragment_remote_rdma",
-                    lease.id()
-                ),
+                format!("flush of buffer {} was called outside of execute_fragment_remote_rdma", lease.id()),
             )),
         }
     }
@@ -332,11 +315,7 @@ pub unsafe extern "C" fn nrdma_context_get_write_memory(
     gpu_id: i32,
 ) -> *mut nrdma_buffer {
     // SAFETY: by the contract above.
-    guarded(|| {
-        unsafe { checked::<Context>(context) }?
-            .value()
-            .write_memory(size, gpu_id)
-    })
+    guarded(|| unsafe { checked::<Context>(context) }?.value().write_memory(size, gpu_id))
 }
 
 /// A buffer to receive into, +1; its memory comes from the cache and is not cleared.
@@ -350,11 +329,7 @@ pub unsafe extern "C" fn nrdma_context_get_read_memory(
     gpu_id: i32,
 ) -> *mut nrdma_buffer {
     // SAFETY: by the contract above.
-    guarded(|| {
-        unsafe { checked::<Context>(context) }?
-            .value()
-            .read_memory(size, gpu_id)
-    })
+    guarded(|| unsafe { checked::<Context>(context) }?.value().read_memory(size, gpu_id))
 }
 
 /// The host's own memory as a buffer, +1. It must stay until the buffer is released and the job that uses it
@@ -370,11 +345,7 @@ pub unsafe extern "C" fn nrdma_context_wrap_user_buffer(
     gpu_id: i32,
 ) -> *mut nrdma_buffer {
     // SAFETY: by the contract above.
-    guarded(|| {
-        unsafe { checked::<Context>(context) }?
-            .value()
-            .wrap(data, size, gpu_id, None)
-    })
+    guarded(|| unsafe { checked::<Context>(context) }?.value().wrap(data, size, gpu_id, None))
 }
 
 /// What wrap_user_buffer_with calls when the memory is no longer used.

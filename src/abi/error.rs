@@ -182,10 +182,7 @@ mod tests {
 
     fn last() -> String {
         // SAFETY: a C string, until the next failing call.
-        unsafe { CStr::from_ptr(nrdma_last_error()) }
-            .to_str()
-            .unwrap()
-            .to_owned()
+        unsafe { CStr::from_ptr(nrdma_last_error()) }.to_str().unwrap().to_owned()
     }
 
     #[test]
@@ -200,22 +197,16 @@ mod tests {
 
     #[test]
     fn every_status_has_its_words() {
-        let known: Vec<_> = (-100..=0)
-            .filter(|s| status_text(*s) != c"unknown status")
-            .collect();
+        let known: Vec<_> = (-100..=0).filter(|s| status_text(*s) != c"unknown status").collect();
         assert_eq!(known.len(), 25);
-        for (kind, number) in [
-            (Kind::OutOfMemory, -10),
-            (Kind::BufferTooSmall, -15),
-            (Kind::AddressInUse, -36),
-        ] {
+        for (kind, number) in
+            [(Kind::OutOfMemory, -10), (Kind::BufferTooSmall, -15), (Kind::AddressInUse, -36)]
+        {
             assert_eq!(status(kind), number);
         }
-        for (kind, number) in [
-            (Kind::NotRegistered, -65),
-            (Kind::AfterFork, -91),
-            (Kind::InvalidPriority, -3),
-        ] {
+        for (kind, number) in
+            [(Kind::NotRegistered, -65), (Kind::AfterFork, -91), (Kind::InvalidPriority, -3)]
+        {
             assert_eq!(status(kind), number);
         }
     }
@@ -223,9 +214,7 @@ mod tests {
     #[test]
     fn the_version_is_the_crates() {
         // SAFETY: a static C string.
-        let text = unsafe { CStr::from_ptr(nrdma_version_string()) }
-            .to_str()
-            .unwrap();
+        let text = unsafe { CStr::from_ptr(nrdma_version_string()) }.to_str().unwrap();
         assert_eq!(text, env!("CARGO_PKG_VERSION"));
         assert_eq!(nrdma_version() / 1000, 1);
     }

@@ -51,9 +51,7 @@ pub(crate) fn guarded<R: Fallback>(f: impl FnOnce() -> Result<R>) -> R {
 #[cold]
 fn panicked<R: Fallback>(payload: Box<dyn Any + Send>) -> R {
     let text = payload.downcast_ref::<&str>().copied();
-    let text = text
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text");
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
     set_last_text(&format!("a bug in nrdma: {text}; please report it"));
     // Dropping what somebody else threw could throw again.
     std::mem::forget(payload);
@@ -130,11 +128,7 @@ fn exception(what: &mut [c_char; 512]) -> Error {
     }
     // SAFETY: ends in a NUL, see above.
     let text = unsafe { CStr::from_ptr(what.as_ptr()) }.to_string_lossy();
-    let text = if text.is_empty() {
-        "an exception without text".into()
-    } else {
-        text
-    };
+    let text = if text.is_empty() { "an exception without text".into() } else { text };
     Error::new(Kind::FragmentFailed, format!("the host's code threw: {text}"))
 }
 
@@ -155,10 +149,7 @@ mod tests {
 
     #[test]
     fn an_error_is_a_status_and_a_sentence() {
-        assert_eq!(
-            guarded(|| -> Result<i32> { Err(Error::new(Kind::TimedOut, "5000 ms")) }),
-            -32
-        );
+        assert_eq!(guarded(|| -> Result<i32> { Err(Error::new(Kind::TimedOut, "5000 ms")) }), -32);
         assert_eq!(guarded(|| Ok(5)), 5);
     }
 

@@ -51,9 +51,7 @@ fn type_infos() -> [Option<&'static AtomicPtr<c_void>>; 8] {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nrdma_donate_rtti(typeinfos: *const *const c_void, count: u64) {
     guard(|| {
-        let count = usize::try_from(count)
-            .unwrap_or(usize::MAX)
-            .min(type_infos().len());
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(type_infos().len());
         if typeinfos.is_null() || count == 0 {
             return;
         }
@@ -63,12 +61,7 @@ pub unsafe extern "C" fn nrdma_donate_rtti(typeinfos: *const *const c_void, coun
             if let Some(place) = place
                 && !given.is_null()
                 && place
-                    .compare_exchange(
-                        ptr::null_mut(),
-                        given.cast_mut(),
-                        Ordering::AcqRel,
-                        Ordering::Acquire,
-                    )
+                    .compare_exchange(ptr::null_mut(), given.cast_mut(), Ordering::AcqRel, Ordering::Acquire)
                     .is_ok()
             {
                 pin_module_of(*given);
@@ -93,12 +86,7 @@ pub(crate) fn pin_module_of(address: *const c_void) {
     let file = unsafe { CStr::from_ptr(file) };
     // The program itself cannot be opened by name and cannot be unloaded either: both are fine.
     // SAFETY: opens nothing new (NOLOAD), so that no initialiser runs.
-    unsafe {
-        libc::dlopen(
-            file.as_ptr(),
-            libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
-        )
-    };
+    unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }
 
 #[cfg(test)]

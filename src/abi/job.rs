@@ -296,9 +296,7 @@ fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
     if abi == NRDMA_CXX_ABI_ITANIUM {
         return Ok(());
     }
-    Err(Error::invalid(format!(
-        "abi {abi} is not this platform's; use NRDMA_CXX_ABI_HOST"
-    )))
+    Err(Error::invalid(format!("abi {abi} is not this platform's; use NRDMA_CXX_ABI_HOST")))
 }
 
 // ---- the requester's side
@@ -326,27 +324,20 @@ impl Table {
             )));
         }
         if job.payload.is_null() && job.payload_size > 0 {
-            return Err(Error::invalid(format!(
-                "payload is NULL, but payload_size is {}",
-                job.payload_size
-            )));
+            return Err(Error::invalid(format!("payload is NULL, but payload_size is {}", job.payload_size)));
         }
         if job.payload_size > 256 << 20 {
-            let text = format!(
-                "a payload of {} bytes is too large; at most 256 MiB are allowed",
-                job.payload_size
-            );
+            let text =
+                format!("a payload of {} bytes is too large; at most 256 MiB are allowed", job.payload_size);
             return Err(Error::invalid(text));
         }
         if job.get_result_buffer.is_some() && job.receive_result.is_none() {
-            return Err(Error::invalid(
-                "get_result_buffer is set, but receive_result is NULL",
-            ));
+            return Err(Error::invalid("get_result_buffer is set, but receive_result is NULL"));
         }
         match mode {
-            Mode::Local if job.execute_fragment.is_none() => Err(Error::invalid(
-                "a job in mode NRDMA_LOCAL needs execute_fragment, which is NULL",
-            )),
+            Mode::Local if job.execute_fragment.is_none() => {
+                Err(Error::invalid("a job in mode NRDMA_LOCAL needs execute_fragment, which is NULL"))
+            }
             Mode::Cluster if job.execute_fragment.is_none() && !self.goes_away() => Err(Error::invalid(
                 "the job can run nowhere: execute_fragment is NULL, and so are get_result_buffer with \
                  receive_result, and receive_bytes",
@@ -354,9 +345,9 @@ impl Table {
             Mode::OncePerHost | Mode::UserDefined if !self.goes_away() => Err(Error::invalid(
                 "a job for other hosts needs get_result_buffer with receive_result, or receive_bytes",
             )),
-            Mode::UserDefined if job.assign_hosts.is_none() => Err(Error::invalid(
-                "a job in mode NRDMA_USER_DEFINED needs assign_hosts, which is NULL",
-            )),
+            Mode::UserDefined if job.assign_hosts.is_none() => {
+                Err(Error::invalid("a job in mode NRDMA_USER_DEFINED needs assign_hosts, which is NULL"))
+            }
             mode => Ok(mode),
         }
     }
@@ -379,11 +370,7 @@ impl Table {
     fn payload(&self, memory: &dyn Memory) -> Option<Span> {
         let len = usize::try_from(self.job.payload_size).unwrap_or_default();
         let block = || memory.wrap(self.job.payload.expose_provenance(), len);
-        (len > 0).then(|| Span {
-            block: block(),
-            offset: 0,
-            len,
-        })
+        (len > 0).then(|| Span { block: block(), offset: 0, len })
     }
 }
 
@@ -403,10 +390,7 @@ impl Job for Table {
         };
         let (user, told) = (self.job.user, Told::new(fragment));
         // SAFETY: the host's function, with what its type says.
-        outcome(
-            "execute_fragment",
-            call_foreign(|| unsafe { function(user, told.as_ptr()) }),
-        )
+        outcome("execute_fragment", call_foreign(|| unsafe { function(user, told.as_ptr()) }))
     }
 
     fn result_buffer(&self, home: &Arc<Home>, index: u64) -> Result<Option<Lease>> {
@@ -437,10 +421,7 @@ impl Job for Table {
         };
         let (user, buffer, result) = (self.job.user, lease_as_raw(buffer), told_result(result));
         // SAFETY: the host's function, with what its type says.
-        outcome(
-            "receive_result",
-            call_foreign(|| unsafe { function(user, buffer, &raw const result) }),
-        )
+        outcome("receive_result", call_foreign(|| unsafe { function(user, buffer, &raw const result) }))
     }
 
     fn receive_bytes(&self, bytes: &[u8], result: &ResultInfo) -> Result<()> {
@@ -461,10 +442,7 @@ impl Job for Table {
         };
         let (user, count, slots) = (self.job.user, slots.len() as u64, slots.as_mut_ptr());
         // SAFETY: the host's function, with room for `count` ids.
-        outcome(
-            "assign_hosts",
-            call_foreign(|| unsafe { function(user, slots, count) }).map(|()| 0),
-        )
+        outcome("assign_hosts", call_foreign(|| unsafe { function(user, slots, count) }).map(|()| 0))
     }
 
     fn failed(&self, index: u64, why: &Error) {
@@ -474,10 +452,7 @@ impl Job for Table {
         let text = CString::new(why.text.replace('\0', " ")).unwrap_or_default();
         let (user, why) = (self.job.user, status(why.kind));
         // SAFETY: the host's function, with what its type says.
-        log_throw(
-            "fragment_failed",
-            call_foreign(|| unsafe { function(user, index, why, text.as_ptr()) }),
-        );
+        log_throw("fragment_failed", call_foreign(|| unsafe { function(user, index, why, text.as_ptr()) }));
     }
 
     fn cancel(&self) {
@@ -489,10 +464,7 @@ impl Job for Table {
 
     fn finished(&self, result: Result<()>) {
         let Some(function) = self.done else { return };
-        let (user, code) = (
-            self.job.user,
-            result.map_or_else(|error| set_last(&error), |()| 0),
-        );
+        let (user, code) = (self.job.user, result.map_or_else(|error| set_last(&error), |()| 0));
         // SAFETY: the host's function, with what its type says.
         log_throw("done", call_foreign(|| unsafe { function(user, code) }));
     }
@@ -532,15 +504,9 @@ impl Class for ClassTable {
             let (user, place) = (self.0.user, &raw mut replica);
             let (data, size) = (payload.as_ptr().cast::<c_void>(), payload.len() as u64);
             // SAFETY: the host's function, with what its type says.
-            outcome(
-                "create",
-                call_foreign(|| unsafe { function(user, data, size, place) }),
-            )?;
+            outcome("create", call_foreign(|| unsafe { function(user, data, size, place) }))?;
         }
-        Ok(Box::new(Made {
-            class: *self,
-            replica,
-        }))
+        Ok(Box::new(Made { class: *self, replica }))
     }
 }
 
@@ -557,11 +523,7 @@ impl Replica for Made {
         // SAFETY: the host's function, with what its type says; the context is held until it returns.
         let returned = call_foreign(|| unsafe { function(replica, told.as_ptr(), context, place) });
         // SAFETY: what the function left there, whatever it returned, is given away.
-        let lease = if buffer.is_null() {
-            None
-        } else {
-            Some(unsafe { lease_from_raw(buffer) })
-        };
+        let lease = if buffer.is_null() { None } else { Some(unsafe { lease_from_raw(buffer) }) };
         outcome("execute_remote", returned)?;
         lease.transpose()
     }
@@ -571,15 +533,10 @@ impl Replica for Made {
             let text = "the class has no execute_remote_bytes, but the job wants results as bytes";
             return Err(Error::new(Kind::FragmentFailed, text));
         };
-        let mut writer = nrdma_writer {
-            fragment: Arc::clone(fragment),
-        };
+        let mut writer = nrdma_writer { fragment: Arc::clone(fragment) };
         let (replica, told, writer) = (self.replica, Told::new(info), &raw mut writer);
         // SAFETY: the host's function, with what its type says.
-        outcome(
-            "execute_remote_bytes",
-            call_foreign(|| unsafe { function(replica, told.as_ptr(), writer) }),
-        )
+        outcome("execute_remote_bytes", call_foreign(|| unsafe { function(replica, told.as_ptr(), writer) }))
     }
 
     fn cancel(&self) {
@@ -653,7 +610,8 @@ pub unsafe extern "C" fn nrdma_node_register_class(
     })
 }
 
-/// Takes a class back; returns when its last replica is gone. Not from a callback. NRDMA_NONE waits for ever.
+/// Takes a class back; returns when its last replica is gone. 0 waits for shutdown_timeout_ms, NRDMA_NONE for
+/// ever. Not from a callback.
 ///
 /// # Safety
 /// `node` is NULL or a node.
@@ -667,7 +625,8 @@ pub unsafe extern "C" fn nrdma_node_unregister_class(
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
         let nrdma_uuid { id1, id2, id3, id4 } = class_id;
-        node.unregister_class([id1, id2, id3, id4], milliseconds(timeout_ms))?;
+        let timeout = milliseconds(timeout_ms, node.config.shutdown_timeout);
+        node.unregister_class([id1, id2, id3, id4], timeout)?;
         Ok(0)
     })
 }
@@ -679,10 +638,7 @@ pub unsafe extern "C" fn nrdma_node_unregister_class(
 unsafe fn read_job(job: *const nrdma_job) -> Result<(Table, Spec)> {
     // SAFETY: by the contract above.
     let job = unsafe { read_struct(job) }?;
-    let table = Table {
-        job,
-        done: None,
-    };
+    let table = Table { job, done: None };
     let mode = table.check()?;
     let spec = table.spec(mode);
     Ok((table, spec))
@@ -771,13 +727,9 @@ pub unsafe extern "C" fn nrdma_writer_write(
         if size == 0 {
             return Ok(0);
         }
-        let len = usize::try_from(size)
-            .ok()
-            .filter(|len| *len <= isize::MAX.cast_unsigned());
+        let len = usize::try_from(size).ok().filter(|len| *len <= isize::MAX.cast_unsigned());
         let (Some(len), false) = (len, data.is_null()) else {
-            return Err(Error::invalid(format!(
-                "{size} bytes at {data:p} cannot be written"
-            )));
+            return Err(Error::invalid(format!("{size} bytes at {data:p} cannot be written")));
         };
         // SAFETY: by the contract above.
         let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };

@@ -73,11 +73,7 @@ fn stderr_level() -> u8 {
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
-        log::set_level(
-            lock(&CURRENT)
-                .as_ref()
-                .map_or_else(stderr_level, |sink| sink.most),
-        );
+        log::set_level(lock(&CURRENT).as_ref().map_or_else(stderr_level, |sink| sink.most));
         log::set_sink(write);
     });
 }
@@ -175,23 +171,14 @@ pub unsafe extern "C" fn nrdma_set_log(
 }
 
 fn replace(function: nrdma_log_fn, user: *mut c_void, max_level: i32) -> Result<Option<Arc<HostSink>>> {
-    let most = u8::try_from(max_level)
-        .ok()
-        .filter(|most| *most <= 5)
-        .ok_or_else(|| {
-            Error::invalid(format!(
-                "log level {max_level} is not between NRDMA_LOG_OFF (0) and NRDMA_LOG_TRACE (5)"
-            ))
-        })?;
+    let most = u8::try_from(max_level).ok().filter(|most| *most <= 5).ok_or_else(|| {
+        Error::invalid(format!(
+            "log level {max_level} is not between NRDMA_LOG_OFF (0) and NRDMA_LOG_TRACE (5)"
+        ))
+    })?;
     start();
     let new = function.map(|function| {
-        Arc::new(HostSink {
-            function,
-            user,
-            most,
-            running: Mutex::new(0),
-            left: Condvar::new(),
-        })
+        Arc::new(HostSink { function, user, most, running: Mutex::new(0), left: Condvar::new() })
     });
     let old = {
         let mut current = lock(&CURRENT);
@@ -229,10 +216,7 @@ mod tests {
         // SAFETY: as above.
         let message = unsafe { CStr::from_ptr(message) };
         if target.to_str().unwrap().contains("abi::log::tests") {
-            records
-                .lock()
-                .unwrap()
-                .push((level, message.to_str().unwrap().to_owned()));
+            records.lock().unwrap().push((level, message.to_str().unwrap().to_owned()));
         }
     }
 
@@ -244,13 +228,7 @@ mod tests {
         let (mut previous, mut previous_user) = (None, ptr::null_mut());
         // SAFETY: the tests' users outlive their sinks.
         let status = unsafe {
-            nrdma_set_log(
-                function,
-                user.cast_mut(),
-                level,
-                &raw mut previous,
-                &raw mut previous_user,
-            )
+            nrdma_set_log(function, user.cast_mut(), level, &raw mut previous, &raw mut previous_user)
         };
         (status, previous, previous_user)
     }
@@ -296,11 +274,7 @@ mod tests {
             std::thread::yield_now();
         }
         set(None, ptr::null(), 0);
-        assert_eq!(
-            DONE.load(Ordering::SeqCst),
-            1,
-            "set_log returned while the sink ran"
-        );
+        assert_eq!(DONE.load(Ordering::SeqCst), 1, "set_log returned while the sink ran");
         logger.join().unwrap();
     }
 

@@ -217,9 +217,13 @@ pub(crate) unsafe fn borrow<'a>(node: *const nrdma_node) -> Result<&'a Arc<Node>
     Ok(&node.node)
 }
 
-/// A time limit as C gives it: all ones is none.
-pub(crate) fn milliseconds(ms: u32) -> Option<Duration> {
-    (ms != u32::MAX).then(|| Duration::from_millis(u64::from(ms)))
+/// A time limit as C gives it: 0 is the default, all ones is none.
+pub(crate) fn milliseconds(ms: u32, default: Duration) -> Option<Duration> {
+    match ms {
+        0 => Some(default),
+        u32::MAX => None,
+        ms => Some(Duration::from_millis(u64::from(ms))),
+    }
 }
 
 /// A string from C.
@@ -234,18 +238,13 @@ unsafe fn text(text: *const c_char, what: &str) -> Result<Option<String>> {
     let text = unsafe { CStr::from_ptr(text) };
     match text.to_str() {
         Ok(text) => Ok(Some(text.to_owned())),
-        Err(error) => Err(Error::invalid(format!(
-            "{what} is not UTF-8 at byte {}",
-            error.valid_up_to()
-        ))),
+        Err(error) => Err(Error::invalid(format!("{what} is not UTF-8 at byte {}", error.valid_up_to()))),
     }
 }
 
 fn env_text(name: &str) -> Result<Option<String>> {
     let value = env(name).map(|value| value.into_string());
-    value
-        .transpose()
-        .map_err(|_| Error::invalid(format!("{name} is not UTF-8")))
+    value.transpose().map_err(|_| Error::invalid(format!("{name} is not UTF-8")))
 }
 
 /// Settings: the struct's, else the environment's, else the defaults.
@@ -266,14 +265,9 @@ unsafe fn settings(raw: &nrdma_node_config) -> Result<Config> {
     let name = unsafe { text(raw.name, "name") }?;
     // SAFETY: by the contract above.
     let token = unsafe { text(raw.auth_token, "auth_token") }?;
-    let token = token
-        .map(String::into_bytes)
-        .map_or_else(token_from_file, |token| Ok(Some(token)))?;
+    let token = token.map(String::into_bytes).map_or_else(token_from_file, |token| Ok(Some(token)))?;
     if let Some(token) = token.as_ref().filter(|token| token.len() < 16) {
-        return Err(Error::invalid(format!(
-            "auth_token has {} bytes; at least 16 are needed",
-            token.len()
-        )));
+        return Err(Error::invalid(format!("auth_token has {} bytes; at least 16 are needed", token.len())));
     }
     Ok(Config {
         name: name.unwrap_or_else(|| format!("pid {}", std::process::id())),
@@ -320,23 +314,15 @@ fn check_numbers(raw: &nrdma_node_config) -> Result<()> {
     ];
     for (name, value, most) in limits {
         if value > most {
-            return Err(Error::invalid(format!(
-                "nrdma_node_config.{name} is {value}; the most is {most}"
-            )));
+            return Err(Error::invalid(format!("nrdma_node_config.{name} is {value}; the most is {most}")));
         }
     }
     if !(0..=1).contains(&raw.gpu_id_base) {
-        let text = format!(
-            "nrdma_node_config.gpu_id_base is {}; it is 0 or 1",
-            raw.gpu_id_base
-        );
+        let text = format!("nrdma_node_config.gpu_id_base is {}; it is 0 or 1", raw.gpu_id_base);
         return Err(Error::invalid(text));
     }
     if raw.worker_threads != u32::MAX && raw.worker_threads > 4096 {
-        let text = format!(
-            "nrdma_node_config.worker_threads is {}; the most is 4096",
-            raw.worker_threads
-        );
+        let text = format!("nrdma_node_config.worker_threads is {}; the most is 4096", raw.worker_threads);
         return Err(Error::invalid(text));
     }
     if raw.tls == 2 {
@@ -426,19 +412,11 @@ pub unsafe extern "C" fn nrdma_node_listen(
         // SAFETY: by the contract above.
         let address =
             unsafe { text(address, "address") }?.ok_or_else(|| Error::invalid("address is NULL"))?;
-        let room = if bound.is_null() {
-            None
-        } else {
-            Some(bound_capacity)
-        };
+        let room = if bound.is_null() { None } else { Some(bound_capacity) };
         let actual = node.listen(&address, room)?;
         if !bound.is_null() {
             // SAFETY: listen checked that it fits, with its NUL.
-            unsafe {
-                bound
-                    .cast::<u8>()
-                    .copy_from_nonoverlapping(actual.as_ptr(), actual.len())
-            };
+            unsafe { bound.cast::<u8>().copy_from_nonoverlapping(actual.as_ptr(), actual.len()) };
             // SAFETY: as above.
             unsafe { bound.cast::<u8>().add(actual.len()).write(0) };
         }
@@ -541,11 +519,7 @@ pub unsafe extern "C" fn nrdma_node_peers(
         if let Some(total) = unsafe { total.as_mut() } {
             *total = peers.len() as u64;
         }
-        let capacity = if out.is_null() {
-            0
-        } else {
-            usize::try_from(capacity).unwrap_or(usize::MAX)
-        };
+        let capacity = if out.is_null() { 0 } else { usize::try_from(capacity).unwrap_or(usize::MAX) };
         for (at, peer) in peers.iter().enumerate().take(capacity) {
             let info = peer_info(&node.peer_info(peer));
             // SAFETY: inside the caller's array.
@@ -559,7 +533,7 @@ pub unsafe extern "C" fn nrdma_node_peers(
     })
 }
 
-/// Waits until at least so many peers are connected; NRDMA_NONE waits for ever.
+/// Waits until at least so many peers are connected; 0 waits for connect_timeout_ms, NRDMA_NONE for ever.
 ///
 /// # Safety
 /// `node` is NULL or a node.
@@ -571,7 +545,8 @@ pub unsafe extern "C" fn nrdma_node_wait_peers(
 ) -> nrdma_status {
     guarded(|| {
         // SAFETY: by the contract above.
-        unsafe { borrow(node) }?.wait_peers(at_least, milliseconds(timeout_ms))?;
+        let node = unsafe { borrow(node) }?;
+        node.wait_peers(at_least, milliseconds(timeout_ms, node.config.connect_timeout))?;
         Ok(0)
     })
 }
@@ -633,9 +608,7 @@ pub unsafe extern "C" fn nrdma_node_get_rdma_context_abi(
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
         if abi != NRDMA_CXX_ABI_ITANIUM {
-            return Err(Error::invalid(format!(
-                "abi {abi} is not this platform's; use NRDMA_CXX_ABI_HOST"
-            )));
+            return Err(Error::invalid(format!("abi {abi} is not this platform's; use NRDMA_CXX_ABI_HOST")));
         }
         Ok(Context::of_host(&node.home(host_id)?).into_raw())
     })
@@ -689,8 +662,8 @@ pub unsafe extern "C" fn nrdma_node_trim(node: *mut nrdma_node, keep_idle_bytes:
     })
 }
 
-/// Ends the node: abandons its jobs, tells its peers, joins its threads. Idempotent. NRDMA_TIMED_OUT names what
-/// is stuck. Not from a callback.
+/// Ends the node: abandons its jobs, tells its peers, joins its threads. Idempotent; 0 waits for
+/// shutdown_timeout_ms, NRDMA_NONE for ever. NRDMA_TIMED_OUT names what is stuck. Not from a callback.
 ///
 /// # Safety
 /// `node` is NULL or a node.
@@ -698,7 +671,8 @@ pub unsafe extern "C" fn nrdma_node_trim(node: *mut nrdma_node, keep_idle_bytes:
 pub unsafe extern "C" fn nrdma_node_shutdown(node: *mut nrdma_node, timeout_ms: u32) -> nrdma_status {
     guarded(|| {
         // SAFETY: by the contract above.
-        unsafe { borrow(node) }?.shutdown(milliseconds(timeout_ms))?;
+        let node = unsafe { borrow(node) }?;
+        node.shutdown(milliseconds(timeout_ms, node.config.shutdown_timeout))?;
         Ok(0)
     })
 }

@@ -70,14 +70,7 @@ impl Account {
     }
 
     fn cells(&self) -> [&AtomicU64; 6] {
-        [
-            &self.hits,
-            &self.misses,
-            &self.shells,
-            &self.returned,
-            &self.live_bytes,
-            &self.idle_bytes,
-        ]
+        [&self.hits, &self.misses, &self.shells, &self.returned, &self.live_bytes, &self.idle_bytes]
     }
 
     /// The counts.
@@ -85,12 +78,6 @@ impl Account {
         let [hits, misses, shells, returned, live_bytes, idle_bytes] =
             self.cells().map(|cell| cell.load(Relaxed));
         let live_buffers = (hits + misses + shells).wrapping_sub(returned);
-        CacheStats {
-            hits,
-            misses,
-            idle_bytes,
-            live_buffers,
-            live_bytes,
-        }
+        CacheStats { hits, misses, idle_bytes, live_buffers, live_bytes }
     }
 }

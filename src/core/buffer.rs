@@ -182,8 +182,7 @@ impl Buffer {
     /// Gives a shell its content.
     pub(crate) fn fill(&self, content: Content) {
         if let Some(mut slot) = self.shell_content() {
-            self.address
-                .store(content.block.address() + content.offset, Ordering::Relaxed);
+            self.address.store(content.block.address() + content.offset, Ordering::Relaxed);
             *slot = Some(content);
         }
     }
@@ -245,10 +244,9 @@ impl Buffer {
     pub(crate) fn kind(&self) -> Kind {
         match &self.body {
             Body::Cached(piece) => piece.region.kind(),
-            Body::Shell(_) => self
-                .shell_content()
-                .and_then(|c| c.as_ref().map(Content::kind))
-                .unwrap_or(Kind::Private),
+            Body::Shell(_) => {
+                self.shell_content().and_then(|c| c.as_ref().map(Content::kind)).unwrap_or(Kind::Private)
+            }
         }
     }
 
@@ -257,10 +255,9 @@ impl Buffer {
     pub(crate) fn whole_pages(&self) -> bool {
         match &self.body {
             Body::Cached(piece) => piece.region.is_whole(),
-            Body::Shell(_) => self.shell_content().is_some_and(|c| {
-                c.as_ref()
-                    .is_some_and(|c| c.kind == Kind::Window && c.parent.is_none())
-            }),
+            Body::Shell(_) => self
+                .shell_content()
+                .is_some_and(|c| c.as_ref().is_some_and(|c| c.kind == Kind::Window && c.parent.is_none())),
         }
     }
 
@@ -295,20 +292,12 @@ impl Buffer {
             )));
         };
         match &self.body {
-            Body::Cached(piece) => Ok(Span {
-                block: Arc::clone(piece.region.block()),
-                offset: piece.offset,
-                len,
-            }),
+            Body::Cached(piece) => {
+                Ok(Span { block: Arc::clone(piece.region.block()), offset: piece.offset, len })
+            }
             Body::Shell(_) => self
                 .shell_content()
-                .and_then(|c| {
-                    c.as_ref().map(|c| Span {
-                        block: Arc::clone(&c.block),
-                        offset: c.offset,
-                        len,
-                    })
-                })
+                .and_then(|c| c.as_ref().map(|c| Span { block: Arc::clone(&c.block), offset: c.offset, len }))
                 .ok_or_else(|| Error::invalid("the buffer was released")),
         }
     }
@@ -321,10 +310,7 @@ impl Buffer {
             return Ok(None);
         };
         // Held meanwhile, so that the shell does not come to rest.
-        let Some(now) = content
-            .as_mut()
-            .filter(|now| now.kind == Kind::Window && self.id() == id)
-        else {
+        let Some(now) = content.as_mut().filter(|now| now.kind == Kind::Window && self.id() == id) else {
             return Ok(None);
         };
         let fresh = now.block.detach(size)?;

@@ -83,11 +83,7 @@ impl Depot {
         }
         let mut state = self.lock();
         let quiet = state.quiet + 1;
-        let count = if quiet >= QUIET {
-            state.items.len()
-        } else {
-            state.low / 2
-        };
+        let count = if quiet >= QUIET { state.items.len() } else { state.low / 2 };
         let old: Vec<_> = state.items.drain(..count).collect();
         self.changed(&mut state);
         state.low = state.items.len();

@@ -105,14 +105,8 @@ mod tests {
         assert_eq!(Class::of(LARGEST + 1), None);
         let capacity = |size| Class::of(size).unwrap().capacity();
         assert_eq!((capacity(1), capacity(64), capacity(65)), (64, 64, 128));
-        assert_eq!(
-            (capacity(32768), capacity(32769), capacity(65536)),
-            (32768, 65536, 65536)
-        );
-        assert_eq!(
-            (capacity(65537), capacity(1 << 20), capacity((1 << 20) + 1)),
-            (81920, 1 << 20, 5 << 18)
-        );
+        assert_eq!((capacity(32768), capacity(32769), capacity(65536)), (32768, 65536, 65536));
+        assert_eq!((capacity(65537), capacity(1 << 20), capacity((1 << 20) + 1)), (81920, 1 << 20, 5 << 18));
         assert!(Class::of(1 << 20).unwrap().in_magazines());
         assert!(!Class::of((1 << 20) + 1).unwrap().in_magazines());
     }

@@ -127,10 +127,7 @@ impl Run {
         } else {
             format!("has not registered class {}", class_text(&self.spec.class))
         };
-        let text = format!(
-            "fragment {index} is for host {} ({}), which {lack}",
-            peer.host_id, peer.name
-        );
+        let text = format!("fragment {index} is for host {} ({}), which {lack}", peer.host_id, peer.name);
         Err(Error::new(Kind::NotRegistered, text))
     }
 
@@ -146,11 +143,7 @@ impl Run {
         })?;
         match &self.payload {
             Some(span) if span.len > 0 => {
-                let place = Place {
-                    job: self.id,
-                    index: Place::PAYLOAD,
-                    attempt: 0,
-                };
+                let place = Place { job: self.id, index: Place::PAYLOAD, attempt: 0 };
                 peer.put(place, span)
             }
             _ => Ok(()),
@@ -175,12 +168,7 @@ impl Run {
             ZeroCopy::Relaxed => true,
             ZeroCopy::Off => false,
         };
-        Ok(Target::Window {
-            key,
-            offset,
-            capacity,
-            alias: owner && lease.whole_pages(),
-        })
+        Ok(Target::Window { key, offset, capacity, alias: owner && lease.whole_pages() })
     }
 
     fn send_off(
@@ -223,14 +211,7 @@ impl Run {
         }
         add(&peer.fragments_sent, 1);
         // A failure to send is the loss of the peer, which takes the flight back.
-        peer.send(&Frame::Fragment {
-            place: Place {
-                job: self.id,
-                index,
-                attempt,
-            },
-            target,
-        });
+        peer.send(&Frame::Fragment { place: Place { job: self.id, index, attempt }, target });
     }
 
     // ---- in
@@ -283,14 +264,7 @@ impl Run {
             if let Some((sequence, part, path, size)) = flight.pending.take_if(|pending| placed >= pending.3)
             {
                 let Place { index, attempt, .. } = place;
-                state.ready.push_back(Arrival::Result {
-                    index,
-                    attempt,
-                    sequence,
-                    part,
-                    path,
-                    size,
-                });
+                state.ready.push_back(Arrival::Result { index, attempt, sequence, part, path, size });
                 look = true;
             }
         }
@@ -320,14 +294,7 @@ impl Run {
                 flight.pending = Some((sequence, part, path, size));
                 return Ok(());
             }
-            state.ready.push_back(Arrival::Result {
-                index,
-                attempt,
-                sequence,
-                part,
-                path,
-                size,
-            });
+            state.ready.push_back(Arrival::Result { index, attempt, sequence, part, path, size });
         }
         self.notify();
         Ok(())
@@ -398,16 +365,7 @@ impl Run {
         };
         let Some((lease, bytes, peer)) = taken else { return };
         let host_id = peer.host_id;
-        let info = ResultInfo {
-            index,
-            count: self.count,
-            size,
-            host_id,
-            attempt,
-            sequence,
-            last,
-            path,
-        };
+        let info = ResultInfo { index, count: self.count, size, host_id, attempt, sequence, last, path };
         let told = match (&lease, part) {
             (_, Part::Nothing) => Ok(()),
             (Some(lease), _) => {
@@ -432,15 +390,7 @@ impl Run {
                 flight.partial = true;
             }
         }
-        peer.send(&Frame::Ack {
-            place: Place {
-                job: self.id,
-                index,
-                attempt,
-            },
-            sequence,
-            ok: told.is_ok(),
-        });
+        peer.send(&Frame::Ack { place: Place { job: self.id, index, attempt }, sequence, ok: told.is_ok() });
     }
 
     /// A fragment's last result was delivered.
@@ -474,10 +424,7 @@ impl Run {
                 return;
             }
             for index in std::mem::take(&mut share.assigned) {
-                state.ready.push_back(Arrival::Failed {
-                    index,
-                    why: peer.lost_error(),
-                });
+                state.ready.push_back(Arrival::Failed { index, why: peer.lost_error() });
             }
             state.calling += 1;
             recall(&mut state, |flight| Arc::ptr_eq(&flight.peer, peer))
@@ -504,12 +451,7 @@ impl Run {
         let flights = recall(&mut state, |_| true);
         state.left = 0;
         let knows = |share: &&Share| !share.dead && share.opened == Opened::Yes;
-        let opened = state
-            .shares
-            .iter()
-            .filter(knows)
-            .map(|share| Arc::clone(&share.peer))
-            .collect();
+        let opened = state.shares.iter().filter(knows).map(|share| Arc::clone(&share.peer)).collect();
         drop(state);
         for (_, flight) in &flights {
             flight.revoke();
@@ -520,11 +462,7 @@ impl Run {
 
 impl Flight {
     fn limit(&self) -> u64 {
-        if self.lease.is_some() {
-            self.capacity
-        } else {
-            LARGEST_STREAM
-        }
+        if self.lease.is_some() { self.capacity } else { LARGEST_STREAM }
     }
 
     fn check_range(&self, offset: u64, len: u64) -> Result<()> {
@@ -576,10 +514,7 @@ fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Fligh
 }
 
 fn share_of<'a>(state: &'a mut State, peer: &Arc<Peer>) -> Option<&'a mut Share> {
-    state
-        .shares
-        .iter_mut()
-        .find(|share| Arc::ptr_eq(&share.peer, peer))
+    state.shares.iter_mut().find(|share| Arc::ptr_eq(&share.peer, peer))
 }
 
 /// The flight that a message of `peer` speaks of; none when it comes too late.

@@ -67,38 +67,21 @@ impl Fragment {
     /// A fragment about to run. Err: the requester named memory that is not there.
     pub(crate) fn new(remote: &Arc<Remote>, place: Place, target: Target) -> Result<Arc<Self>> {
         let window = match target {
-            Target::Window {
-                key,
-                offset,
-                capacity,
-                alias,
-            } => {
+            Target::Window { key, offset, capacity, alias } => {
                 let block = remote.peer.window(key)?;
                 let at = usize::try_from(offset).ok();
-                let end = at
-                    .zip(usize::try_from(capacity).ok())
-                    .and_then(|(a, c)| a.checked_add(c));
+                let end = at.zip(usize::try_from(capacity).ok()).and_then(|(a, c)| a.checked_add(c));
                 let Some(at) = at.filter(|_| end.is_some_and(|end| end <= block.capacity())) else {
                     return Err(Error::protocol(format!(
                         "a window of {capacity} bytes at offset {offset} lies outside its region of {} bytes",
                         block.capacity()
                     )));
                 };
-                Some(Window {
-                    key,
-                    block,
-                    offset: at,
-                    alias: alias && at == 0,
-                })
+                Some(Window { key, block, offset: at, alias: alias && at == 0 })
             }
             Target::Bytes | Target::Unreachable { .. } => None,
         };
-        let output = Output {
-            window,
-            alias: None,
-            sequence: 0,
-            written: Vec::new(),
-        };
+        let output = Output { window, alias: None, sequence: 0, written: Vec::new() };
         Ok(Arc::new(Self {
             remote: Arc::clone(remote),
             place,
@@ -128,11 +111,7 @@ impl Fragment {
         RUNNING
             .try_with(|running| {
                 let running = running.borrow();
-                running
-                    .iter()
-                    .rev()
-                    .find(|f| Arc::ptr_eq(&f.remote.peer.home, home))
-                    .cloned()
+                running.iter().rev().find(|f| Arc::ptr_eq(&f.remote.peer.home, home)).cloned()
             })
             .ok()
             .flatten()
@@ -175,10 +154,7 @@ impl Fragment {
             if let Some(window) = output.window.as_ref().filter(|window| window.alias) {
                 window.block.prefault(usize::try_from(size).unwrap_or_default());
                 let lease = home.lend(Arc::clone(&window.block), size)?;
-                output.alias = Some(Alias {
-                    carrier: Arc::clone(lease.carrier()),
-                    id: lease.id(),
-                });
+                output.alias = Some(Alias { carrier: Arc::clone(lease.carrier()), id: lease.id() });
                 return Ok(lease);
             }
         }
@@ -205,13 +181,7 @@ impl Fragment {
         self.set_answer(Answer::Waiting(sequence), Some(Sleeper::current()));
         let peer = &self.remote.peer;
         self.count(path, size);
-        peer.try_send(&Frame::Result {
-            place: self.place,
-            sequence,
-            part: Part::Partial,
-            path,
-            size,
-        })?;
+        peer.try_send(&Frame::Result { place: self.place, sequence, part: Part::Partial, path, size })?;
         let mut answer = None;
         peer.node.wait(None, &mut || {
             answer = match self.lock_answer().0 {
@@ -320,17 +290,11 @@ impl Fragment {
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
         let mut output = self.output();
         if !self.is_active() {
-            return Err(Error::new(
-                Kind::NotInFragment,
-                "the writer's fragment has returned",
-            ));
+            return Err(Error::new(Kind::NotInFragment, "the writer's fragment has returned"));
         }
         output.written.try_reserve(bytes.len()).map_err(|_| {
             let total = output.written.len();
-            Error::new(
-                Kind::OutOfMemory,
-                format!("no memory for {} more bytes after {total}", bytes.len()),
-            )
+            Error::new(Kind::OutOfMemory, format!("no memory for {} more bytes after {total}", bytes.len()))
         })?;
         output.written.extend_from_slice(bytes);
         Ok(())
@@ -340,10 +304,7 @@ impl Fragment {
     pub(crate) fn flush_written(self: &Arc<Self>) -> Result<()> {
         let mut output = self.output();
         if !self.is_active() {
-            return Err(Error::new(
-                Kind::NotInFragment,
-                "the writer's fragment has returned",
-            ));
+            return Err(Error::new(Kind::NotInFragment, "the writer's fragment has returned"));
         }
         self.remote.peer.add_flushing(self.place, self);
         let flushed = self
@@ -357,14 +318,7 @@ impl Fragment {
         let bytes = std::mem::take(&mut output.written);
         if !bytes.is_empty() {
             let block = self.home().block_over(&bytes);
-            self.remote.peer.put(
-                self.place,
-                &Span {
-                    block,
-                    offset: 0,
-                    len: bytes.len(),
-                },
-            )?;
+            self.remote.peer.put(self.place, &Span { block, offset: 0, len: bytes.len() })?;
         }
         Ok((Path::Staged, bytes.len() as u64))
     }
@@ -381,11 +335,7 @@ impl Fragment {
             if let Err(more) = self.detach(&mut output) {
                 super::log::error!("cannot cut a buffer off from host {}: {more}", peer.host_id);
             }
-            peer.send(&Frame::Failed {
-                place: self.place,
-                kind: error.kind,
-                text: error.text,
-            });
+            peer.send(&Frame::Failed { place: self.place, kind: error.kind, text: error.text });
         }
     }
 
@@ -413,13 +363,7 @@ impl Fragment {
         };
         self.count(path, size);
         let sequence = output.sequence;
-        self.remote.peer.try_send(&Frame::Result {
-            place: self.place,
-            sequence,
-            part,
-            path,
-            size,
-        })
+        self.remote.peer.try_send(&Frame::Result { place: self.place, sequence, part, path, size })
     }
 
     fn count(&self, path: Path, size: u64) {

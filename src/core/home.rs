@@ -80,21 +80,15 @@ fn check_gpu(gpu: i32) -> Result<()> {
             error::Kind::NotSupported,
             format!("gpu_id {gpu}: no CUDA support in this build; use -1 for main memory"),
         )),
-        _ => Err(Error::invalid(format!(
-            "gpu_id {gpu} is no GPU; use -1 for main memory"
-        ))),
+        _ => Err(Error::invalid(format!("gpu_id {gpu} is no GPU; use -1 for main memory"))),
     }
 }
 
 fn check_size(size: u64) -> Result<Class> {
     match size {
-        0 => Err(Error::invalid(
-            "a buffer of 0 bytes was asked for; ask for at least 1",
-        )),
+        0 => Err(Error::invalid("a buffer of 0 bytes was asked for; ask for at least 1")),
         _ => Class::of(size).ok_or_else(|| {
-            Error::invalid(format!(
-                "a buffer of {size} bytes was asked for; the most is {LARGEST}"
-            ))
+            Error::invalid(format!("a buffer of {size} bytes was asked for; the most is {LARGEST}"))
         }),
     }
 }
@@ -176,11 +170,7 @@ impl Home {
     }
 
     fn possible(&self, kind: Kind) -> Kind {
-        if kind == Kind::Shared && self.maps.load(Ordering::Relaxed) {
-            Kind::Shared
-        } else {
-            Kind::Private
-        }
+        if kind == Kind::Shared && self.maps.load(Ordering::Relaxed) { Kind::Shared } else { Kind::Private }
     }
 
     #[cold]
@@ -198,12 +188,9 @@ impl Home {
     }
 
     fn kept_or_made(self: &Arc<Self>, kind: Kind, class: Class, size: u64) -> Result<Arc<dyn Carrier>> {
-        let kept = std::iter::once(class)
-            .chain(class.substitutes())
-            .find_map(|class| {
-                self.take_from_magazine(kind, class, size)
-                    .or_else(|| self.take_from_depot(kind, class, size))
-            });
+        let kept = std::iter::once(class).chain(class.substitutes()).find_map(|class| {
+            self.take_from_magazine(kind, class, size).or_else(|| self.take_from_depot(kind, class, size))
+        });
         if let Some(carrier) = kept {
             return Ok(carrier);
         }
@@ -244,11 +231,7 @@ impl Home {
     }
 
     fn depot(&self, kind: Kind, class: Class) -> Option<&Depot> {
-        let depots = if kind == Kind::Shared {
-            &self.exposed
-        } else {
-            &self.private
-        };
+        let depots = if kind == Kind::Shared { &self.exposed } else { &self.private };
         depots.get(class.index())
     }
 
@@ -256,25 +239,11 @@ impl Home {
         let (region, offset) = if class.is_small() {
             self.carve(kind, class)?
         } else {
-            (
-                self.region(
-                    kind,
-                    usize::try_from(class.capacity()).unwrap_or(usize::MAX),
-                    true,
-                )?,
-                0,
-            )
+            (self.region(kind, usize::try_from(class.capacity()).unwrap_or(usize::MAX), true)?, 0)
         };
         let kind = region.kind();
         let (capacity, shelf) = (class.capacity(), Shelf::of(kind, class));
-        let piece = Piece {
-            region,
-            offset,
-            class,
-            capacity,
-            shelf,
-            kind,
-        };
+        let piece = Piece { region, offset, class, capacity, shelf, kind };
         Ok(self.shared.carrier(Buffer::cached(Arc::clone(self), piece)))
     }
 
@@ -292,10 +261,7 @@ impl Home {
             return Ok((Arc::clone(&slab.region), offset));
         }
         let region = self.region(kind, SLAB, false)?;
-        *slab = (!self.is_closed()).then(|| Slab {
-            region: Arc::clone(&region),
-            next: bytes,
-        });
+        *slab = (!self.is_closed()).then(|| Slab { region: Arc::clone(&region), next: bytes });
         Ok((region, 0))
     }
 
@@ -324,19 +290,10 @@ impl Home {
         if let Err(error) = link.announce(key, capacity, share) {
             // Not tried again: each try may wait for a second.
             self.maps.store(false, Ordering::Relaxed);
-            log::warn!(
-                "host {} cannot map our memory, results are copied instead: {error}",
-                self.host_id
-            );
+            log::warn!("host {} cannot map our memory, results are copied instead: {error}", self.host_id);
             return Ok(None);
         }
-        Ok(Some(Arc::new(Region::new(
-            key,
-            block,
-            Kind::Shared,
-            whole,
-            Some(Arc::downgrade(link)),
-        ))))
+        Ok(Some(Arc::new(Region::new(key, block, Kind::Shared, whole, Some(Arc::downgrade(link))))))
     }
 
     /// Refuses sizes and GPUs that no buffer can have.
@@ -361,34 +318,22 @@ impl Home {
         self.check_open()?;
         check_gpu(gpu)?;
         if address == 0 {
-            return Err(Error::invalid(format!(
-                "data is NULL; {size} bytes of memory were to be wrapped"
-            )));
+            return Err(Error::invalid(format!("data is NULL; {size} bytes of memory were to be wrapped")));
         }
         if size == 0 {
             return Err(Error::invalid(format!(
                 "0 bytes at {address:#x} were to be wrapped; wrap at least 1"
             )));
         }
-        let bytes = usize::try_from(size)
-            .ok()
-            .filter(|bytes| address.checked_add(*bytes).is_some());
+        let bytes = usize::try_from(size).ok().filter(|bytes| address.checked_add(*bytes).is_some());
         let Some(bytes) = bytes else {
-            return Err(Error::invalid(format!(
-                "{size} bytes at {address:#x} reach over the end of memory"
-            )));
+            return Err(Error::invalid(format!("{size} bytes at {address:#x} reach over the end of memory")));
         };
         let mut block = self.shared.wrap(address, bytes);
         if let Some(done) = done {
             block = Arc::new(Watched::new(block, done));
         }
-        let content = Content {
-            block,
-            offset: 0,
-            kind: Kind::Wrapped,
-            region: None,
-            parent: None,
-        };
+        let content = Content { block, offset: 0, kind: Kind::Wrapped, region: None, parent: None };
         Ok(self.shell(content, size))
     }
 
@@ -401,13 +346,7 @@ impl Home {
                 "{size} bytes do not lie inside a window of {capacity} bytes"
             )));
         }
-        let content = Content {
-            block,
-            offset: 0,
-            kind: Kind::Window,
-            region: None,
-            parent: None,
-        };
+        let content = Content { block, offset: 0, kind: Kind::Window, region: None, parent: None };
         Ok(self.shell(content, size))
     }
 
@@ -499,10 +438,7 @@ impl Home {
         let Some(shelf) = shelf else {
             return Self::deposit(carrier);
         };
-        magazine::spill(&home, shelf)
-            .into_iter()
-            .flatten()
-            .for_each(Self::deposit);
+        magazine::spill(&home, shelf).into_iter().flatten().for_each(Self::deposit);
         if let Some(carrier) = magazine::stock(carrier, shelf) {
             Self::deposit(carrier);
         }
@@ -547,9 +483,7 @@ impl Home {
                 .into_iter()
                 .filter_map(|d| d.get(class.index()))
                 .map(Depot::len);
-            class
-                .capacity()
-                .saturating_mul(u64::try_from(count.sum::<usize>()).unwrap_or(u64::MAX))
+            class.capacity().saturating_mul(u64::try_from(count.sum::<usize>()).unwrap_or(u64::MAX))
         };
         let mut left: u64 = Class::all().map(idle).fold(0, u64::saturating_add);
         for class in Class::all().rev() {

@@ -30,11 +30,7 @@ impl Spin {
     fn new() -> Self {
         let alone = std::thread::available_parallelism().map_or(1, usize::from) == 1;
         let most = if alone { Duration::ZERO } else { SPIN };
-        Self {
-            most,
-            budget: most,
-            misses: 0,
-        }
+        Self { most, budget: most, misses: 0 }
     }
     /// What to spend now: the budget, or after 64 hopeless sleeps a probe.
     fn allowance(&mut self) -> Duration {
@@ -42,21 +38,13 @@ impl Spin {
             return self.budget;
         }
         self.misses += 1;
-        if self.misses.is_multiple_of(64) {
-            self.most
-        } else {
-            Duration::ZERO
-        }
+        if self.misses.is_multiple_of(64) { self.most } else { Duration::ZERO }
     }
     fn hit(&mut self) {
         self.budget = (self.budget * 2).clamp(self.most / 8, self.most);
     }
     fn miss(&mut self) {
-        self.budget = if self.budget <= self.most / 16 {
-            Duration::ZERO
-        } else {
-            self.budget / 2
-        };
+        self.budget = if self.budget <= self.most / 16 { Duration::ZERO } else { self.budget / 2 };
     }
 }
 
@@ -106,11 +94,7 @@ impl Lead {
             followers: Mutex::new(Vec::new()),
             warmed: Mutex::new(Vec::new()),
             any_warmed: AtomicBool::new(false),
-            hot: Mutex::new(Hot {
-                links: Vec::new(),
-                spin: Spin::new(),
-                ready: Vec::new(),
-            }),
+            hot: Mutex::new(Hot { links: Vec::new(), spin: Spin::new(), ready: Vec::new() }),
             waiter,
             sweeps: AtomicU64::new(0),
         }
@@ -126,10 +110,7 @@ impl Lead {
         if peer.warmed.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.warmed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(peer));
+        self.warmed.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(peer));
         self.any_warmed.store(true, Ordering::Release);
     }
 
@@ -149,11 +130,7 @@ impl Lead {
             return None;
         }
         let hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
-        let leading = Leading {
-            lead: self,
-            progress,
-            hot,
-        };
+        let leading = Leading { lead: self, progress, hot };
         leading.begin();
         Some(leading)
     }
@@ -166,10 +143,7 @@ impl Lead {
         rest: &mut dyn Rest,
         done: &mut dyn FnMut() -> bool,
     ) {
-        self.followers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(me));
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(me));
         if self.taken.load(Ordering::SeqCst) && !done() && rest.before(me) {
             me.park(timeout);
             rest.after(me);
@@ -243,11 +217,7 @@ impl Leading<'_> {
             for peer in warmed {
                 peer.polled.store(true, Ordering::Release);
                 peer.link.attention(Attention::Polled);
-                self.hot.links.push(Warm {
-                    peer,
-                    active: true,
-                    last: Instant::now(),
-                });
+                self.hot.links.push(Warm { peer, active: true, last: Instant::now() });
             }
         }
         let mut found = 0;
@@ -310,12 +280,7 @@ impl Drop for Leading<'_> {
         for warm in &self.hot.links {
             waiting |= warm.peer.link.attention(Attention::Progress);
         }
-        let next = self
-            .lead
-            .followers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let next = self.lead.followers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(next) = next {
             next.wake(self.lead.waiter());
         }

@@ -34,16 +34,8 @@ impl Shelf {
 
     /// The shelf of a class, when threads keep it.
     pub(crate) fn of(kind: Kind, class: Class) -> Option<Self> {
-        let index = class.index()
-            + if kind == Kind::Shared {
-                Class::IN_MAGAZINES
-            } else {
-                0
-            };
-        u8::try_from(index)
-            .ok()
-            .filter(|_| class.in_magazines())
-            .map(Self)
+        let index = class.index() + if kind == Kind::Shared { Class::IN_MAGAZINES } else { 0 };
+        u8::try_from(index).ok().filter(|_| class.in_magazines()).map(Self)
     }
     fn index(self) -> usize {
         usize::from(self.0)
@@ -168,10 +160,7 @@ impl Drop for Local {
     fn drop(&mut self) {
         let mut out = Vec::new();
         self.park();
-        self.sets
-            .iter_mut()
-            .flatten()
-            .for_each(|set| set.unload(&mut out));
+        self.sets.iter_mut().flatten().for_each(|set| set.unload(&mut out));
         out.into_iter().for_each(Home::deposit);
     }
 }
@@ -218,11 +207,7 @@ impl Local {
         }
         self.desks.retain(|desk| desk.shared.strong_count() > 0);
         let (account, limit) = shared.open_account();
-        let desk = Arc::new(Desk {
-            account,
-            limit,
-            shared: Arc::downgrade(shared),
-        });
+        let desk = Arc::new(Desk { account, limit, shared: Arc::downgrade(shared) });
         self.desks.push(Arc::clone(&desk));
         desk
     }
@@ -252,10 +237,7 @@ fn weight(carrier: &Arc<dyn Carrier>) -> u64 {
 
 #[inline(always)]
 fn with<R>(f: impl FnOnce(&mut Local) -> R) -> Option<R> {
-    LOCAL
-        .try_with(|local| local.try_borrow_mut().ok().map(|mut local| f(&mut local)))
-        .ok()
-        .flatten()
+    LOCAL.try_with(|local| local.try_borrow_mut().ok().map(|mut local| f(&mut local))).ok().flatten()
 }
 
 /// Hands out a buffer from this thread's magazine.
@@ -330,9 +312,7 @@ pub(crate) fn spill(home: &Home, shelf: Shelf) -> [Option<Arc<dyn Carrier>>; BAT
             return None;
         }
         let out: [_; BATCH] = std::array::from_fn(|_| magazine.pop());
-        out.iter()
-            .flatten()
-            .for_each(|carrier| set.account.unkeep(weight(carrier)));
+        out.iter().flatten().for_each(|carrier| set.account.unkeep(weight(carrier)));
         Some(out)
     })
     .flatten()

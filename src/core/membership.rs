@@ -39,34 +39,23 @@ impl Node {
         if room.is_some_and(|room| bound.len() as u64 >= room) {
             return Err(Error::new(
                 Kind::BufferTooSmall,
-                format!(
-                    "the address '{bound}' needs {} bytes of room with its NUL",
-                    bound.len() + 1
-                ),
+                format!("the address '{bound}' needs {} bytes of room with its NUL", bound.len() + 1),
             ));
         }
         let token = self.next();
         let source = listener.source();
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(token, listener);
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).insert(token, listener);
         self.progress.watch(source, token, false)?;
         Ok(bound)
     }
 
     fn network(&self, address: &str) -> Result<&dyn super::transport::Network> {
-        self.backends
-            .networks
-            .iter()
-            .find(|n| n.handles(address))
-            .map(AsRef::as_ref)
-            .ok_or_else(|| {
-                Error::new(
-                    Kind::NotSupported,
-                    format!("address '{address}' is of no kind that this build knows; use unix:/path"),
-                )
-            })
+        self.backends.networks.iter().find(|n| n.handles(address)).map(AsRef::as_ref).ok_or_else(|| {
+            Error::new(
+                Kind::NotSupported,
+                format!("address '{address}' is of no kind that this build knows; use unix:/path"),
+            )
+        })
     }
 
     /// Connects to a listening node; its host id.
@@ -102,12 +91,7 @@ impl Node {
             }
         };
         let admit = |peer: &Hello| self.admit(peer);
-        let side = Side {
-            own: &own,
-            policy,
-            engines: &self.backends.engines,
-            admit: &admit,
-        };
+        let side = Side { own: &own, policy, engines: &self.backends.engines, admit: &admit };
         handshake(control, &side, deadline)
     }
 
@@ -120,10 +104,7 @@ impl Node {
         if peer.host_id == self.host_id() {
             return Err(Error::new(
                 Kind::Refused,
-                format!(
-                    "host id {} is that of both nodes; every node needs its own",
-                    peer.host_id
-                ),
+                format!("host id {} is that of both nodes; every node needs its own", peer.host_id),
             ));
         }
         match self.peer(peer.host_id) {
@@ -143,9 +124,7 @@ impl Node {
         deadline: Instant,
     ) -> Result<u32> {
         let Some(engine) = self.backends.engines.get(agreed.engine) else {
-            return Err(Error::protocol(
-                "the other end chose an engine that was not offered",
-            ));
+            return Err(Error::protocol("the other end chose an engine that was not offered"));
         };
         let address = control.address();
         let token = self.next();
@@ -156,11 +135,8 @@ impl Node {
             direct: Arc::clone(self) as Arc<dyn Direct>,
         };
         let link = engine.attach(&agreed.session, control, &seat, deadline)?;
-        let better: Vec<String> = agreed
-            .why_not
-            .iter()
-            .map(|(engine, why)| format!("{engine} not: {why}"))
-            .collect();
+        let better: Vec<String> =
+            agreed.why_not.iter().map(|(engine, why)| format!("{engine} not: {why}")).collect();
         log::info!(
             "host {} ({}) connected by {}{}{}",
             agreed.peer.host_id,
@@ -169,26 +145,8 @@ impl Node {
             if better.is_empty() { "" } else { "; " },
             better.join("; ")
         );
-        let Hello {
-            name,
-            instance,
-            host_id,
-            credits,
-            classes,
-            ..
-        } = agreed.peer;
-        self.join(
-            Identity {
-                host_id,
-                name,
-                address,
-                instance,
-                credits,
-                classes,
-            },
-            token,
-            link,
-        )
+        let Hello { name, instance, host_id, credits, classes, .. } = agreed.peer;
+        self.join(Identity { host_id, name, address, instance, credits, classes }, token, link)
     }
 
     fn join(self: &Arc<Self>, identity: Identity, token: u64, link: Arc<dyn Link>) -> Result<u32> {
@@ -208,10 +166,7 @@ impl Node {
                     peer.link.close();
                     peer.home.close(peer.lost_error());
                     stopped?;
-                    return Err(Error::new(
-                        Kind::Refused,
-                        format!("host id {host_id} is connected already"),
-                    ));
+                    return Err(Error::new(Kind::Refused, format!("host id {host_id} is connected already")));
                 }
             }
         }
@@ -258,21 +213,14 @@ impl Node {
             }
             node.strangers.fetch_sub(1, Ordering::AcqRel);
         };
-        if let Err(error) = std::thread::Builder::new()
-            .name("nrdma-hello".into())
-            .spawn(greeting)
-        {
+        if let Err(error) = std::thread::Builder::new().name("nrdma-hello".into()).spawn(greeting) {
             self.strangers.fetch_sub(1, Ordering::AcqRel);
             log::warn!("no thread for a new connection: {error}");
         }
     }
 
     fn tell(self: &Arc<Self>, peer: &Arc<Peer>, event: PeerEvent) {
-        let listener = self
-            .callback
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let listener = self.callback.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(listener) = listener else { return };
         let (node, info) = (Arc::clone(self), self.peer_info(peer));
         let tell = move || callback(&node, || listener(&info, event));
@@ -284,10 +232,7 @@ impl Node {
     /// Takes note that a peer is lost; the progress thread does the rest. May be called with locks held.
     pub(crate) fn lose_later(&self, peer: &Arc<Peer>, error: Error) {
         if peer.die() {
-            self.lost
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((Arc::clone(peer), error));
+            self.lost.lock().unwrap_or_else(PoisonError::into_inner).push((Arc::clone(peer), error));
             self.progress.wake();
         }
     }
@@ -327,10 +272,7 @@ impl Node {
 
     /// A peer is gone: in good order (`left`) or not; `confirmed`: it can no longer touch our memory.
     fn lose(self: &Arc<Self>, peer: &Arc<Peer>, left: bool, confirmed: bool) {
-        self.peers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&peer.token);
+        self.peers.write().unwrap_or_else(PoisonError::into_inner).remove(&peer.token);
         peer.link.close();
         peer.abandon_jobs();
         let (node, gone) = (Arc::clone(self), Arc::clone(peer));

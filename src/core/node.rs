@@ -168,15 +168,10 @@ impl Node {
             progress_thread: Mutex::default(),
         });
         let own = Arc::clone(&node);
-        let thread = thread::Builder::new()
-            .name("nrdma-progress".into())
-            .spawn(move || own.progress_loop());
+        let thread = thread::Builder::new().name("nrdma-progress".into()).spawn(move || own.progress_loop());
         let thread = thread.map_err(|error| {
             node.local.close(shut_down());
-            Error::new(
-                Kind::OutOfMemory,
-                format!("cannot start the progress thread: {error}"),
-            )
+            Error::new(Kind::OutOfMemory, format!("cannot start the progress thread: {error}"))
         })?;
         *lock(&node.progress_thread) = Some(thread);
         node.executors.warm_up();
@@ -201,11 +196,7 @@ impl Node {
     }
 
     pub(super) fn check_running(&self) -> Result<()> {
-        if self.life.load(Ordering::Acquire) == Life::Running as u32 {
-            Ok(())
-        } else {
-            Err(shut_down())
-        }
+        if self.life.load(Ordering::Acquire) == Life::Running as u32 { Ok(()) } else { Err(shut_down()) }
     }
 
     fn check_outside(&self, call: &str) -> Result<()> {
@@ -232,10 +223,7 @@ impl Node {
 
     /// The peer with that host id.
     pub(crate) fn peer(&self, host_id: u32) -> Option<Arc<Peer>> {
-        self.read_peers()
-            .values()
-            .find(|peer| peer.host_id == host_id)
-            .cloned()
+        self.read_peers().values().find(|peer| peer.host_id == host_id).cloned()
     }
 
     /// Changes whenever hosts or their classes do.
@@ -285,15 +273,13 @@ impl Node {
         if host_id == 0 || host_id == self.host_id {
             return Ok(Arc::clone(&self.local));
         }
-        self.peer(host_id)
-            .map(|peer| Arc::clone(&peer.home))
-            .ok_or_else(|| {
-                Error::invalid(format!(
-                    "no host {host_id} is connected to host {} ({} peers are)",
-                    self.host_id,
-                    self.read_peers().len()
-                ))
-            })
+        self.peer(host_id).map(|peer| Arc::clone(&peer.home)).ok_or_else(|| {
+            Error::invalid(format!(
+                "no host {host_id} is connected to host {} ({} peers are)",
+                self.host_id,
+                self.read_peers().len()
+            ))
+        })
     }
 
     /// Sets who hears of peers.
@@ -305,20 +291,11 @@ impl Node {
 
     /// The registered class of that id.
     pub(crate) fn class(&self, class: &Uuid) -> Option<Arc<Registered>> {
-        self.classes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(class)
-            .cloned()
+        self.classes.read().unwrap_or_else(PoisonError::into_inner).get(class).cloned()
     }
 
     pub(super) fn class_ids(&self) -> Vec<Uuid> {
-        self.classes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .keys()
-            .copied()
-            .collect()
+        self.classes.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
     /// Makes a class known here and at the peers.
@@ -327,10 +304,7 @@ impl Node {
         {
             let mut classes = self.classes.write().unwrap_or_else(PoisonError::into_inner);
             if classes.contains_key(&id) {
-                return Err(Error::invalid(format!(
-                    "class {} is registered already",
-                    class_text(&id)
-                )));
+                return Err(Error::invalid(format!("class {} is registered already", class_text(&id))));
             }
             classes.insert(id, Registered::new(class));
         }
@@ -341,11 +315,7 @@ impl Node {
     /// Takes a class back; returns when its last replica is gone.
     pub(crate) fn unregister_class(&self, id: Uuid, timeout: Option<Duration>) -> Result<()> {
         self.check_outside("nrdma_node_unregister_class")?;
-        let removed = self
-            .classes
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&id);
+        let removed = self.classes.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let Some(registered) = removed else {
             let text = format!("class {} is not registered", class_text(&id));
             return Err(Error::new(Kind::NotRegistered, text));
@@ -374,29 +344,17 @@ impl Node {
     // ---- jobs
 
     pub(super) fn runs(&self) -> Vec<Arc<Run>> {
-        self.runs
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.runs.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// The job of that number, while it runs.
     pub(crate) fn run(&self, id: u64) -> Option<Arc<Run>> {
-        self.runs
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&id)
-            .cloned()
+        self.runs.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
     /// A job is over.
     pub(crate) fn forget_run(&self, id: u64) {
-        self.runs
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&id);
+        self.runs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let guard = lock(&self.ended.0);
         self.ended.1.notify_all();
         drop(guard);
@@ -411,9 +369,7 @@ impl Node {
         owner: Option<Arc<Sleeper>>,
     ) -> Result<Arc<Run>> {
         if count == 0 && spec.mode != Mode::OncePerHost {
-            return Err(Error::invalid(
-                "a job of 0 fragments is only allowed in mode NRDMA_ONCE_PER_HOST",
-            ));
+            return Err(Error::invalid("a job of 0 fragments is only allowed in mode NRDMA_ONCE_PER_HOST"));
         }
         if spec.priority < 0 {
             let text = format!("priority {} is negative; 0 is the most urgent", spec.priority);
@@ -423,10 +379,7 @@ impl Node {
         self.check_depth()?;
         let id = self.next();
         let run = Run::new(self, id, job, spec, count, payload, owner);
-        self.runs
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, Arc::clone(&run));
+        self.runs.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&run));
         if let Err(error) = run.plan() {
             self.forget_run(id);
             return Err(error);
@@ -446,8 +399,7 @@ impl Node {
         count: u64,
         payload: Option<Span>,
     ) -> Result<()> {
-        self.start(job, spec, count, payload, Some(Sleeper::current()))?
-            .drive()
+        self.start(job, spec, count, payload, Some(Sleeper::current()))?.drive()
     }
 
     /// Starts a job; its `finished` is called once, at its end. Its number.
@@ -473,11 +425,7 @@ impl Node {
         let stopped = self
             .run(id)
             .is_some_and(|run| run.stop(Error::new(Kind::Cancelled, format!("job {id} was cancelled"))));
-        if stopped {
-            Ok(())
-        } else {
-            Err(Error::invalid(format!("no job {id} is running")))
-        }
+        if stopped { Ok(()) } else { Err(Error::invalid(format!("no job {id} is running"))) }
     }
 
     // ---- figures
@@ -504,9 +452,7 @@ impl Node {
             self.life.store(Life::Stopped as u32, Ordering::Release);
             return Ok(());
         }
-        lock(&self.listeners)
-            .drain()
-            .for_each(|(_, listener)| self.progress.unwatch(listener.source()));
+        lock(&self.listeners).drain().for_each(|(_, listener)| self.progress.unwatch(listener.source()));
         for run in self.runs() {
             run.stop(shut_down());
         }
@@ -599,16 +545,10 @@ fn choose_engines(all: &[Arc<dyn Engine>], names: &[String]) -> Result<Vec<Arc<d
     }
     const KNOWN: [&str; 4] = ["inproc", "shm", "ucx", "tcp"];
     if let Some(odd) = names.iter().find(|name| !KNOWN.contains(&name.as_str())) {
-        return Err(Error::invalid(format!(
-            "transport '{odd}' is not one of {}",
-            KNOWN.join(", ")
-        )));
+        return Err(Error::invalid(format!("transport '{odd}' is not one of {}", KNOWN.join(", "))));
     }
-    let chosen: Vec<_> = names
-        .iter()
-        .filter_map(|name| all.iter().find(|engine| engine.name() == name))
-        .cloned()
-        .collect();
+    let chosen: Vec<_> =
+        names.iter().filter_map(|name| all.iter().find(|engine| engine.name() == name)).cloned().collect();
     if chosen.is_empty() {
         let have: Vec<&str> = all.iter().map(|engine| engine.name()).collect();
         let text = format!(

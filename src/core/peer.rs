@@ -119,19 +119,13 @@ impl Peer {
     pub(crate) fn lost_error(&self) -> Error {
         Error::new(
             Kind::PeerLost,
-            format!(
-                "host {} ({}) at {} is gone",
-                self.host_id, self.name, self.address
-            ),
+            format!("host {} ({}) at {} is gone", self.host_id, self.name, self.address),
         )
     }
 
     /// Whether it runs jobs of that class.
     pub(crate) fn has_class(&self, class: &Uuid) -> bool {
-        self.classes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(class)
+        self.classes.read().unwrap_or_else(PoisonError::into_inner).contains(class)
     }
 
     // ---- out
@@ -161,8 +155,7 @@ impl Peer {
             let n = self.link.put(place, sent as u64, span, sent)?;
             sent += n;
             if n == 0 {
-                self.node
-                    .wait_for_room(&mut || !self.is_alive() || self.link.room());
+                self.node.wait_for_room(&mut || !self.is_alive() || self.link.room());
             }
         }
         Ok(())
@@ -173,10 +166,7 @@ impl Peer {
     /// Takes what has arrived, at most `limit` pieces; how many it was. A breach of the protocol is the loss
     /// of the peer.
     pub(crate) fn poll(self: &Arc<Self>, limit: usize) -> usize {
-        match self
-            .link
-            .poll(limit, &mut |incoming| self.incoming(incoming, false))
-        {
+        match self.link.poll(limit, &mut |incoming| self.incoming(incoming, false)) {
             Ok(n) => n,
             Err(error) => {
                 self.node.lose_later(self, error);
@@ -261,13 +251,7 @@ impl Peer {
     fn frame(self: &Arc<Self>, frame: Frame) -> Result<()> {
         match frame {
             Frame::Fragment { place, target } => self.on_fragment(place, target),
-            Frame::Result {
-                place,
-                sequence,
-                part,
-                path,
-                size,
-            } => {
+            Frame::Result { place, sequence, part, path, size } => {
                 if let Some(run) = self.node.run(place.job) {
                     run.on_result(self, place, (sequence, part, path, size))?;
                 }
@@ -283,27 +267,11 @@ impl Peer {
                     run.on_failed(self, place, Error::new(kind, text));
                 }
             }
-            Frame::JobOpen {
-                job,
-                class,
-                count,
-                payload,
-                thread_limit,
-                priority,
-            } => {
-                let opening = Opening {
-                    class,
-                    count,
-                    payload,
-                    thread_limit,
-                    priority,
-                };
+            Frame::JobOpen { job, class, count, payload, thread_limit, priority } => {
+                let opening = Opening { class, count, payload, thread_limit, priority };
                 let remote = Remote::open(self, &opening)?;
                 if lock(&self.remotes).insert(job, remote).is_some() {
-                    return Err(Error::protocol(format!(
-                        "host {} opened job {job} twice",
-                        self.host_id
-                    )));
+                    return Err(Error::protocol(format!("host {} opened job {job} twice", self.host_id)));
                 }
             }
             Frame::JobClose { job } => {
@@ -319,17 +287,11 @@ impl Peer {
                 }
             }
             Frame::ClassAdd { class } => {
-                self.classes
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(class);
+                self.classes.write().unwrap_or_else(PoisonError::into_inner).insert(class);
                 self.node.hosts_changed();
             }
             Frame::ClassRemove { class } => {
-                self.classes
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(&class);
+                self.classes.write().unwrap_or_else(PoisonError::into_inner).remove(&class);
                 self.node.hosts_changed();
             }
             Frame::Goodbye => self.leaving.store(true, Ordering::Release),
@@ -344,11 +306,7 @@ impl Peer {
             Some(remote) => remote.add(Order { place, target }),
             None => {
                 let text = format!("job {} is not open here", place.job);
-                self.send(&Frame::Failed {
-                    place,
-                    kind: Kind::Stale,
-                    text,
-                });
+                self.send(&Frame::Failed { place, kind: Kind::Stale, text });
             }
         }
     }
@@ -370,10 +328,7 @@ impl Peer {
         lock(&self.windows).get(&key).cloned().ok_or_else(|| {
             Error::new(
                 Kind::Stale,
-                format!(
-                    "host {} named region {} which it has not announced",
-                    self.host_id, key.id
-                ),
+                format!("host {} named region {} which it has not announced", self.host_id, key.id),
             )
         })
     }
@@ -458,12 +413,7 @@ impl Peer {
 
     /// How a class that the peer lacks is named in messages.
     pub(crate) fn lacks_text(&self, class: &Uuid) -> String {
-        format!(
-            "host {} ({}) has not registered class {}",
-            self.host_id,
-            self.name,
-            class_text(class)
-        )
+        format!("host {} ({}) has not registered class {}", self.host_id, self.name, class_text(class))
     }
 
     /// Counts bytes handed to it.

@@ -264,10 +264,7 @@ impl<W> Pool<W> {
     pub(crate) fn join(&self, deadline: Instant) -> usize {
         let mut state = self.lock();
         while state.total > 0 {
-            let Some(left) = deadline
-                .checked_duration_since(Instant::now())
-                .filter(|d| !d.is_zero())
-            else {
+            let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
                 break;
             };
             state = match self.changed.wait_timeout(state, left) {

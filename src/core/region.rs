@@ -27,15 +27,7 @@ impl Region {
         whole: bool,
         exposed: Option<Weak<dyn Link>>,
     ) -> Self {
-        Self {
-            key,
-            block,
-            kind,
-            whole,
-            exposed,
-            retired: AtomicBool::new(false),
-            detaching: Mutex::new(()),
-        }
+        Self { key, block, kind, whole, exposed, retired: AtomicBool::new(false), detaching: Mutex::new(()) }
     }
 
     /// Its name on the wire, when the peer knows it and may use it.
@@ -50,11 +42,7 @@ impl Region {
 
     /// Private once it was detached.
     pub(crate) fn kind(&self) -> Kind {
-        if self.is_retired() {
-            Kind::Private
-        } else {
-            self.kind
-        }
+        if self.is_retired() { Kind::Private } else { self.kind }
     }
 
     /// Whether one buffer has all of its pages.

@@ -22,20 +22,13 @@ struct Counted {
 
 impl Registered {
     pub(crate) fn new(class: Box<dyn Class>) -> Arc<Self> {
-        Arc::new(Self {
-            class,
-            live: Mutex::new(0),
-            changed: Condvar::new(),
-        })
+        Arc::new(Self { class, live: Mutex::new(0), changed: Condvar::new() })
     }
 
     /// Makes a replica.
     pub(crate) fn create(self: &Arc<Self>, payload: &[u8]) -> Result<Box<dyn Replica>> {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        let mut counted = Counted {
-            replica: None,
-            registered: Arc::clone(self),
-        };
+        let mut counted = Counted { replica: None, registered: Arc::clone(self) };
         counted.replica = Some(self.class.create(payload)?);
         Ok(Box::new(counted))
     }
@@ -60,25 +53,17 @@ impl Registered {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.replica = None;
-        *self
-            .registered
-            .live
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) -= 1;
+        *self.registered.live.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.registered.changed.notify_all();
     }
 }
 
 impl Replica for Counted {
     fn execute(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<Option<Lease>> {
-        self.replica
-            .as_ref()
-            .map_or(Ok(None), |replica| replica.execute(info, fragment))
+        self.replica.as_ref().map_or(Ok(None), |replica| replica.execute(info, fragment))
     }
     fn execute_bytes(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<()> {
-        self.replica
-            .as_ref()
-            .map_or(Ok(()), |replica| replica.execute_bytes(info, fragment))
+        self.replica.as_ref().map_or(Ok(()), |replica| replica.execute_bytes(info, fragment))
     }
     fn cancel(&self) {
         if let Some(replica) = &self.replica {

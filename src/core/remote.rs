@@ -136,10 +136,7 @@ impl Remote {
     fn create_if_complete(self: &Arc<Self>, state: &mut State) {
         if matches!(state.phase, Phase::Arriving) && state.received >= self.size && !state.closing {
             state.phase = Phase::Creating;
-            self.peer
-                .node
-                .executors
-                .push(Work::Create(Arc::clone(self)), self.priority);
+            self.peer.node.executors.push(Work::Create(Arc::clone(self)), self.priority);
         }
     }
 
@@ -169,20 +166,13 @@ impl Remote {
                 break;
             };
             state.running += 1;
-            self.peer
-                .node
-                .executors
-                .push(Work::Run(Arc::clone(self), order), self.priority);
+            self.peer.node.executors.push(Work::Run(Arc::clone(self), order), self.priority);
         }
     }
 
     fn refuse(&self, order: &Order, error: &Error) {
         let (kind, text) = (error.kind, error.text.clone());
-        self.peer.send(&Frame::Failed {
-            place: order.place,
-            kind,
-            text,
-        });
+        self.peer.send(&Frame::Failed { place: order.place, kind, text });
     }
 
     /// Makes the replica; on an executor.
@@ -276,10 +266,7 @@ impl Remote {
         if let Phase::Live(replica) = std::mem::replace(&mut state.phase, Phase::Ended) {
             let node = Arc::clone(&self.peer.node);
             let end = move || callback(&node, || drop(replica));
-            self.peer
-                .node
-                .executors
-                .push(Work::Call(Box::new(end)), self.priority);
+            self.peer.node.executors.push(Work::Call(Box::new(end)), self.priority);
         }
     }
 }

@@ -31,18 +31,8 @@ pub(super) struct Tries {
 
 /// Something that the host is to be told.
 pub(super) enum Arrival {
-    Result {
-        index: u64,
-        attempt: u32,
-        sequence: u32,
-        part: Part,
-        path: Path,
-        size: u64,
-    },
-    Failed {
-        index: u64,
-        why: Error,
-    },
+    Result { index: u64, attempt: u32, sequence: u32, part: Part, path: Path, size: u64 },
+    Failed { index: u64, why: Error },
 }
 
 pub(super) struct State {
@@ -68,16 +58,8 @@ pub(super) struct State {
 
 enum Action {
     Deliver(Arrival),
-    HandOut {
-        peer: Arc<Peer>,
-        index: u64,
-        attempt: u32,
-        open: bool,
-    },
-    Here {
-        index: u64,
-        attempt: u32,
-    },
+    HandOut { peer: Arc<Peer>, index: u64, attempt: u32, open: bool },
+    Here { index: u64, attempt: u32 },
 }
 
 /// A job being run.
@@ -186,10 +168,7 @@ impl Run {
         let mut slots = Vec::new();
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         slots.try_reserve_exact(count).map_err(|_| {
-            Error::new(
-                Kind::OutOfMemory,
-                format!("no memory for the host ids of {count} fragments"),
-            )
+            Error::new(Kind::OutOfMemory, format!("no memory for the host ids of {count} fragments"))
         })?;
         slots.resize(count, 0_u32);
         callback(&self.node, || self.job.assign_hosts(&mut slots))?;
@@ -203,10 +182,7 @@ impl Run {
                 } else {
                     let why =
                         format!("fragment {index} is assigned to this host, but execute_fragment is NULL");
-                    state.ready.push_back(Arrival::Failed {
-                        index,
-                        why: Error::invalid(why),
-                    });
+                    state.ready.push_back(Arrival::Failed { index, why: Error::invalid(why) });
                 }
             } else if let Some(share) = state.shares.iter_mut().find(|s| s.peer.host_id == host) {
                 share.assigned.push_back(index);
@@ -239,10 +215,9 @@ impl Run {
     /// Fragments that this host could start now.
     fn open_here(&self, state: &State) -> u64 {
         let open = match self.spec.mode {
-            Mode::Local | Mode::Cluster => self
-                .count
-                .saturating_sub(state.next)
-                .saturating_add(state.retry.len() as u64),
+            Mode::Local | Mode::Cluster => {
+                self.count.saturating_sub(state.next).saturating_add(state.retry.len() as u64)
+            }
             Mode::OncePerHost | Mode::UserDefined => state.assigned.len() as u64,
         };
         match self.spec.thread_limit {
@@ -289,11 +264,7 @@ impl Run {
         self.asked_here.fetch_sub(1, Ordering::AcqRel);
         let action = {
             let mut state = self.lock();
-            if state.stop.is_some() {
-                None
-            } else {
-                self.next_here(&mut state)
-            }
+            if state.stop.is_some() { None } else { self.next_here(&mut state) }
         };
         if let Some(action) = action {
             self.perform(action);
@@ -337,14 +308,7 @@ impl Run {
             return None;
         }
         self.see_hosts(state);
-        let State {
-            next,
-            retry,
-            tries,
-            shares,
-            calling,
-            ..
-        } = state;
+        let State { next, retry, tries, shares, calling, .. } = state;
         for share in shares.iter_mut() {
             let full = share.in_flight >= self.credits(&share.peer) || share.bytes >= BYTES_IN_FLIGHT;
             if full || share.dead || share.opened == Opened::Now {
@@ -367,12 +331,7 @@ impl Run {
             share.in_flight += 1;
             *calling += 1;
             let attempt = tries.get(&index).map_or(0, |t| t.attempt);
-            return Some(Action::HandOut {
-                peer: Arc::clone(&share.peer),
-                index,
-                attempt,
-                open,
-            });
+            return Some(Action::HandOut { peer: Arc::clone(&share.peer), index, attempt, open });
         }
         None
     }
@@ -440,31 +399,16 @@ impl Run {
         let mut rest: Vec<u64> = state.retry.drain(..).collect();
         rest.extend(state.next..self.count);
         state.next = self.count;
-        state.ready.extend(rest.into_iter().map(|index| Arrival::Failed {
-            index,
-            why: why.clone(),
-        }));
+        state.ready.extend(rest.into_iter().map(|index| Arrival::Failed { index, why: why.clone() }));
     }
 
     fn perform(self: &Arc<Self>, action: Action) {
         match action {
-            Action::Deliver(Arrival::Result {
-                index,
-                attempt,
-                sequence,
-                part,
-                path,
-                size,
-            }) => {
+            Action::Deliver(Arrival::Result { index, attempt, sequence, part, path, size }) => {
                 self.deliver(index, attempt, sequence, part, path, size);
             }
             Action::Deliver(Arrival::Failed { index, why }) => self.tell_failure(index, why),
-            Action::HandOut {
-                peer,
-                index,
-                attempt,
-                open,
-            } => self.hand_out(&peer, index, attempt, open),
+            Action::HandOut { peer, index, attempt, open } => self.hand_out(&peer, index, attempt, open),
             Action::Here { index, attempt } => self.run_here(index, attempt),
         }
         // The last step ends the job, also when its owner sleeps.
@@ -521,9 +465,7 @@ impl Run {
             return;
         }
         if !self.asked.swap(true, Ordering::SeqCst) {
-            self.node
-                .deliverers
-                .push(Work::Attend(Arc::clone(self)), self.spec.priority);
+            self.node.deliverers.push(Work::Attend(Arc::clone(self)), self.spec.priority);
         }
     }
 
@@ -551,9 +493,7 @@ impl Run {
             None => {
                 let run = Arc::clone(self);
                 let tell = move || callback(&run.node, || run.job.finished(run.result()));
-                self.node
-                    .deliverers
-                    .push(Work::Call(Box::new(tell)), self.spec.priority);
+                self.node.deliverers.push(Work::Call(Box::new(tell)), self.spec.priority);
             }
         }
     }
@@ -563,10 +503,7 @@ impl Run {
         let left = self.lock().left;
         self.stop(Error::new(
             Kind::TimedOut,
-            format!(
-                "the job was not done after {} ms: {left} fragments were left",
-                limit.as_millis()
-            ),
+            format!("the job was not done after {} ms: {left} fragments were left", limit.as_millis()),
         ));
     }
 
@@ -589,9 +526,7 @@ impl Run {
         }
         self.cancelled.store(true, Ordering::SeqCst);
         let run = Arc::clone(self);
-        self.node
-            .deliverers
-            .push(Work::Call(Box::new(move || run.abandon())), 0);
+        self.node.deliverers.push(Work::Call(Box::new(move || run.abandon())), 0);
         true
     }
 

@@ -73,9 +73,7 @@ pub(crate) fn callback<R>(node: &Arc<Node>, body: impl FnOnce() -> R) -> R {
 
 /// Whether the calling thread is inside a callback of that node.
 pub(crate) fn inside_callback(node: &Node) -> bool {
-    CALLBACKS
-        .try_with(|inside| inside.borrow().contains(&node.instance()))
-        .unwrap_or(false)
+    CALLBACKS.try_with(|inside| inside.borrow().contains(&node.instance())).unwrap_or(false)
 }
 
 /// The body of an executor's thread.
@@ -184,9 +182,7 @@ impl Node {
     /// [`Sleeper`]. While it waits the thread polls the links for everybody, if nobody else does.
     pub(crate) fn wait(&self, deadline: Option<Instant>, done: &mut dyn FnMut() -> bool) -> bool {
         let me = Sleeper::current();
-        let mut rest = Blocked {
-            pool: self.own_pool(),
-        };
+        let mut rest = Blocked { pool: self.own_pool() };
         loop {
             if done() {
                 return true;

@@ -67,10 +67,7 @@ impl Shared {
     }
     /// A name for a new region.
     pub(crate) fn region_key(&self) -> RegionKey {
-        RegionKey {
-            id: self.next_region.fetch_add(1, Ordering::Relaxed),
-            generation: 1,
-        }
+        RegionKey { id: self.next_region.fetch_add(1, Ordering::Relaxed), generation: 1 }
     }
     /// The object for a new buffer.
     pub(crate) fn carrier(&self, buffer: Buffer) -> Arc<dyn Carrier> {
@@ -109,14 +106,10 @@ impl Shared {
         lock(&self.accounts).push(Arc::clone(&account));
         let mut limit = 0;
         // Err leaves the limit at 0: nothing is left to give.
-        let _ = self
-            .reserved
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
-                limit = PER_THREAD
-                    .min(self.budget / 8)
-                    .min((self.budget / 2).saturating_sub(reserved));
-                (limit > 0).then_some(reserved + limit)
-            });
+        let _ = self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+            limit = PER_THREAD.min(self.budget / 8).min((self.budget / 2).saturating_sub(reserved));
+            (limit > 0).then_some(reserved + limit)
+        });
         (account, limit)
     }
 
@@ -186,9 +179,7 @@ impl Shared {
         sum.fold(&self.past);
         accounts.iter().for_each(|account| sum.fold(account));
         let mut stats = sum.stats();
-        stats.idle_bytes = stats
-            .idle_bytes
-            .wrapping_add(self.depot_idle.load(Ordering::Relaxed));
+        stats.idle_bytes = stats.idle_bytes.wrapping_add(self.depot_idle.load(Ordering::Relaxed));
         stats
     }
 }

@@ -12,10 +12,7 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn new(block: Arc<dyn Block>, done: Box<dyn FnOnce() + Send>) -> Self {
-        Self {
-            block,
-            done: Mutex::new(Some(done)),
-        }
+        Self { block, done: Mutex::new(Some(done)) }
     }
 }
 

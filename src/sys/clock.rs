@@ -4,16 +4,10 @@
 ///
 /// `Instant::now()` costs more than a whole ring operation on virtual machines.
 pub(crate) fn coarse_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is valid for writes.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
-    now.tv_sec
-        .unsigned_abs()
-        .saturating_mul(1_000_000_000)
-        .saturating_add(now.tv_nsec.unsigned_abs())
+    now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.unsigned_abs())
 }
 
 #[cfg(test)]

@@ -15,9 +15,7 @@ pub(crate) fn memory_available() -> u64 {
         (Some(memory), swap) => memory.saturating_add(swap.unwrap_or(0)),
         (None, _) => u64::MAX,
     };
-    cgroups()
-        .map(|group| group.limit.saturating_sub(group.used))
-        .fold(machine, u64::min)
+    cgroups().map(|group| group.limit.saturating_sub(group.used)).fold(machine, u64::min)
 }
 
 fn meminfo(field: &str) -> Option<u64> {
@@ -64,14 +62,8 @@ fn line_groups(line: &str) -> Vec<Group> {
         let used = read(group, usage).and_then(number).unwrap_or(0);
         // File pages that were not used lately are given back before anybody is killed.
         let stat = read(group, "memory.stat").unwrap_or_default();
-        let cache = stat
-            .lines()
-            .find_map(|l| l.strip_prefix(cache))
-            .and_then(|n| n.trim().parse().ok());
-        Some(Group {
-            limit,
-            used: used.saturating_sub(cache.unwrap_or(0)),
-        })
+        let cache = stat.lines().find_map(|l| l.strip_prefix(cache)).and_then(|n| n.trim().parse().ok());
+        Some(Group { limit, used: used.saturating_sub(cache.unwrap_or(0)) })
     };
     Path::new(path).ancestors().filter_map(group).collect()
 }

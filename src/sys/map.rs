@@ -301,11 +301,7 @@ mod tests {
     #[test]
     fn what_cannot_be_mapped_is_an_error() {
         for bytes in [0, usize::MAX, usize::MAX - 65535, 1 << 60] {
-            assert_eq!(
-                Mapping::anonymous(bytes, 65536).unwrap_err().kind,
-                Kind::OutOfMemory,
-                "{bytes}"
-            );
+            assert_eq!(Mapping::anonymous(bytes, 65536).unwrap_err().kind, Kind::OutOfMemory, "{bytes}");
         }
     }
 
@@ -324,10 +320,7 @@ mod tests {
     fn an_unsealed_file_is_refused() {
         // SAFETY: the name is a C string.
         let fd = unsafe {
-            libc::memfd_create(
-                c"nrdma-test".as_ptr(),
-                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-            )
+            libc::memfd_create(c"nrdma-test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
         };
         assert!(fd >= 0);
         // SAFETY: new and ours.
@@ -340,10 +333,8 @@ mod tests {
     #[test]
     fn two_mappings_of_a_file_are_the_same_memory() {
         let fd = create_sealed(c"nrdma-test", 65536).unwrap();
-        let (a, b) = (
-            Mapping::shared(&fd, 65536).unwrap(),
-            Mapping::shared_aligned(&fd, 65536, 65536).unwrap(),
-        );
+        let (a, b) =
+            (Mapping::shared(&fd, 65536).unwrap(), Mapping::shared_aligned(&fd, 65536, 65536).unwrap());
         drop(fd);
         put(&a, 70, 7);
         assert_eq!(get(&b, 70), 7);
@@ -365,10 +356,7 @@ mod tests {
     #[test]
     fn replacing_keeps_the_address_and_cuts_the_sharing() {
         let fd = create_sealed(c"nrdma-test", 65536).unwrap();
-        let (a, b) = (
-            Mapping::shared(&fd, 65536).unwrap(),
-            Mapping::shared(&fd, 65536).unwrap(),
-        );
+        let (a, b) = (Mapping::shared(&fd, 65536).unwrap(), Mapping::shared(&fd, 65536).unwrap());
         let fresh = Mapping::anonymous(65536, 4096).unwrap();
         put(&fresh, 5, 50);
         a.replace_with(fresh).unwrap();

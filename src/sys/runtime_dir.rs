@@ -33,21 +33,14 @@ fn is_secure_execution() -> bool {
 fn private_dir(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-            let text = format!(
-                "cannot make the directory {}: {e}; set XDG_RUNTIME_DIR",
-                path.display()
-            );
+            let text = format!("cannot make the directory {}: {e}; set XDG_RUNTIME_DIR", path.display());
             return Err(Error::new(Kind::AuthFailed, text));
         }
         _ => {}
     }
     // Not through links: in /tmp anybody could have put one.
-    let found = fs::symlink_metadata(path).map_err(|e| {
-        Error::new(
-            Kind::AuthFailed,
-            format!("cannot look at {}: {e}", path.display()),
-        )
-    })?;
+    let found = fs::symlink_metadata(path)
+        .map_err(|e| Error::new(Kind::AuthFailed, format!("cannot look at {}: {e}", path.display())))?;
     let uid = socket::own_uid();
     if found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0 {
         return Ok(());
@@ -67,10 +60,8 @@ fn private_dir(path: &Path) -> Result<()> {
 pub(crate) fn cookie(directory: &Path) -> Result<[u8; COOKIE_BYTES]> {
     let path = directory.join("cookie");
     let failed = |e: io::Error| {
-        let text = format!(
-            "the cookie file {} is of no use: {e}; remove it to have it made anew",
-            path.display()
-        );
+        let text =
+            format!("the cookie file {} is of no use: {e}; remove it to have it made anew", path.display());
         Error::new(Kind::AuthFailed, text)
     };
     match read_cookie(&path) {
@@ -105,11 +96,7 @@ fn read_cookie(path: &Path) -> io::Result<[u8; COOKIE_BYTES]> {
 fn make_cookie(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let nonce = random::bytes::<8>().map_err(io::Error::other)?;
     let draft = directory.join(format!("cookie.{:016x}", u64::from_le_bytes(nonce)));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let written = write_cookie(&mut file, bytes).and_then(|()| match fs::hard_link(&draft, path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
@@ -176,12 +163,7 @@ pub(crate) mod tests {
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
         assert!(cookie(&scratch.0).is_err());
         fs::remove_file(&path).unwrap();
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .unwrap();
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
         file.write_all(b"short").unwrap();
         assert!(cookie(&scratch.0).unwrap_err().text.contains("5 bytes"));
     }

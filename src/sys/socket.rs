@@ -44,10 +44,7 @@ impl Name {
         if name.is_empty() || name.contains(&0) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let mut raw = libc::sockaddr_un {
-            sun_family: FAMILY,
-            sun_path: [0; 108],
-        };
+        let mut raw = libc::sockaddr_un { sun_family: FAMILY, sun_path: [0; 108] };
         if name.len() > MAX_NAME {
             return Err(short);
         }
@@ -150,22 +147,12 @@ impl Socket {
 
     /// The user of the process at the other end as it was when it connected or listened.
     pub(crate) fn peer_uid(&self) -> io::Result<u32> {
-        let mut got = libc::ucred {
-            pid: 0,
-            uid: 0,
-            gid: 0,
-        };
+        let mut got = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut len = UCRED_BYTES;
         let to: *mut libc::ucred = &mut got;
         // SAFETY: `to` and `len` are valid for writes, `len` says how much room there is.
         check(unsafe {
-            libc::getsockopt(
-                self.raw(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                to.cast(),
-                &mut len,
-            )
+            libc::getsockopt(self.raw(), libc::SOL_SOCKET, libc::SO_PEERCRED, to.cast(), &mut len)
         })?;
         Ok(got.uid)
     }
@@ -177,10 +164,7 @@ impl Socket {
         }
         let mut control: Ancillary = [0; 4];
         let used = pack(&mut control, descriptors);
-        let mut part = libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        };
+        let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: all zeroes is a valid message header.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = &mut part;
@@ -198,10 +182,7 @@ impl Socket {
     /// buffer or too many descriptors (they are closed).
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut control: Ancillary = [0; 4];
-        let mut part = libc::iovec {
-            iov_base: buffer.as_mut_ptr().cast(),
-            iov_len: buffer.len(),
-        };
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         // SAFETY: all zeroes is a valid message header.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = &mut part;
@@ -213,10 +194,7 @@ impl Socket {
         let len = check_size(unsafe { libc::recvmsg(self.raw(), &mut message, flags) })?;
         let descriptors = unpack(&control, message.msg_controllen as usize);
         if message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 {
-            let text = format!(
-                "a message of over {} bytes or {MAX_DESCRIPTORS} descriptors",
-                buffer.len()
-            );
+            let text = format!("a message of over {} bytes or {MAX_DESCRIPTORS} descriptors", buffer.len());
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         Ok(Received { len, descriptors })
@@ -229,11 +207,7 @@ impl Socket {
             Ready::Write => libc::POLLOUT,
         };
         loop {
-            let mut poll = libc::pollfd {
-                fd: self.raw(),
-                events,
-                revents: 0,
-            };
+            let mut poll = libc::pollfd { fd: self.raw(), events, revents: 0 };
             let left = deadline.saturating_duration_since(Instant::now());
             let ms = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
             // SAFETY: one entry, valid for writes.
@@ -263,11 +237,7 @@ pub(crate) fn own_uid() -> u32 {
 /// An exclusive lock on a directory, by which those who make sockets in it take turns; `WouldBlock` when
 /// another has it.
 pub(crate) fn lock_directory(path: &Path) -> io::Result<OwnedFd> {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(OsStr::new("."))
-    } else {
-        path
-    };
+    let path = if path.as_os_str().is_empty() { Path::new(OsStr::new(".")) } else { path };
     let directory = std::fs::File::open(path)?;
     // SAFETY: the descriptor is ours.
     check(unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) })?;
@@ -283,10 +253,7 @@ fn pack(control: &mut Ancillary, descriptors: &[BorrowedFd<'_>]) -> usize {
     *len = bytes as u64;
     *kind = RIGHTS;
     for (word, two) in rest.iter_mut().zip(descriptors.chunks(2)) {
-        let raw = |n: usize| {
-            two.get(n)
-                .map_or(0, |fd| u64::from(fd.as_raw_fd().cast_unsigned()))
-        };
+        let raw = |n: usize| two.get(n).map_or(0, |fd| u64::from(fd.as_raw_fd().cast_unsigned()));
         *word = raw(0) | raw(1) << 32;
     }
     bytes.next_multiple_of(size_of::<u64>())
@@ -301,10 +268,7 @@ fn unpack(control: &Ancillary, used: usize) -> Vec<OwnedFd> {
     let count = (bytes - HEADER_BYTES) / size_of::<RawFd>();
     let halves = rest.iter().flat_map(|word| [low(*word), low(*word >> 32)]);
     // SAFETY: the kernel has just made these descriptors for us; nobody else owns them.
-    halves
-        .take(count)
-        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) })
-        .collect()
+    halves.take(count).map(|fd| unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) }).collect()
 }
 
 fn low(word: u64) -> u32 {
@@ -313,11 +277,7 @@ fn low(word: u64) -> u32 {
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 fn check_size(result: isize) -> io::Result<usize> {
@@ -344,17 +304,11 @@ mod tests {
             a.send(b"hello", &borrowed).unwrap();
             let mut buffer = [0; 16];
             let got = b.receive(&mut buffer).unwrap();
-            assert_eq!(
-                (&buffer[..got.len], got.descriptors.len()),
-                (&b"hello"[..], count)
-            );
+            assert_eq!((&buffer[..got.len], got.descriptors.len()), (&b"hello"[..], count));
             for (ours, theirs) in sent.iter().zip(&got.descriptors) {
                 let inode = |fd: &OwnedFd| {
                     use std::os::unix::fs::MetadataExt;
-                    std::fs::File::from(fd.try_clone().unwrap())
-                        .metadata()
-                        .unwrap()
-                        .ino()
+                    std::fs::File::from(fd.try_clone().unwrap()).metadata().unwrap().ino()
                 };
                 assert_eq!(inode(ours), inode(theirs));
                 // SAFETY: the descriptor is ours.
@@ -378,10 +332,7 @@ mod tests {
         for (n, two) in fds.chunks(2).enumerate() {
             control[2 + n] = two[0].as_raw_fd() as u64 | (two[1].as_raw_fd() as u64) << 32;
         }
-        let mut part = libc::iovec {
-            iov_base: b"x".as_ptr().cast_mut().cast(),
-            iov_len: 1,
-        };
+        let mut part = libc::iovec { iov_base: b"x".as_ptr().cast_mut().cast(), iov_len: 1 };
         // SAFETY: all zeroes is a valid message header.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = &mut part;
@@ -397,22 +348,13 @@ mod tests {
     #[test]
     fn long_messages_are_refused_and_hang_up_is_seen() {
         let (a, b) = Socket::pair().unwrap();
-        assert_eq!(
-            b.receive(&mut [0; 8]).err().unwrap().kind(),
-            io::ErrorKind::WouldBlock
-        );
+        assert_eq!(b.receive(&mut [0; 8]).err().unwrap().kind(), io::ErrorKind::WouldBlock);
         a.send(&[7; 9], &[]).unwrap();
-        assert_eq!(
-            b.receive(&mut [0; 8]).err().unwrap().kind(),
-            io::ErrorKind::InvalidData
-        );
+        assert_eq!(b.receive(&mut [0; 8]).err().unwrap().kind(), io::ErrorKind::InvalidData);
         let soon = Instant::now() + Duration::from_millis(20);
         assert!(!b.wait(Ready::Read, soon).unwrap());
         a.shutdown();
-        assert!(
-            b.wait(Ready::Read, Instant::now() + Duration::from_secs(5))
-                .unwrap()
-        );
+        assert!(b.wait(Ready::Read, Instant::now() + Duration::from_secs(5)).unwrap());
         assert_eq!(b.receive(&mut [0; 8]).unwrap().len, 0);
         assert_eq!(b.send(b"x", &[]).err().unwrap().raw_os_error(), Some(libc::EPIPE));
     }

@@ -60,10 +60,7 @@ pub(crate) struct Epoll {
 impl Epoll {
     pub(crate) fn new() -> Result<Self> {
         Self::make().map_err(|e| {
-            Error::new(
-                Kind::OutOfMemory,
-                format!("no epoll or eventfd: {e}; raise the limit of open files"),
-            )
+            Error::new(Kind::OutOfMemory, format!("no epoll or eventfd: {e}; raise the limit of open files"))
         })
     }
 
@@ -75,27 +72,17 @@ impl Epoll {
         }
         // SAFETY: `raw` was just made and nobody else owns it.
         let epoll = unsafe { OwnedFd::from_raw_fd(raw) };
-        let this = Self {
-            epoll,
-            wake: Bell::new()?,
-        };
+        let this = Self { epoll, wake: Bell::new()? };
         this.add(this.wake.raw(), WAKE, true)?;
         Ok(this)
     }
 
     fn add(&self, fd: RawFd, token: u64, edge: bool) -> io::Result<()> {
         let kind = if edge { libc::EPOLLET } else { libc::EPOLLRDHUP };
-        let mut event = libc::epoll_event {
-            events: (libc::EPOLLIN | kind).cast_unsigned(),
-            u64: token,
-        };
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | kind).cast_unsigned(), u64: token };
         // SAFETY: `event` is readable.
         let done = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
-        if done < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
 
@@ -104,43 +91,24 @@ impl Waiter for Epoll {
         if token == WAKE {
             return Err(Error::invalid(format!("token {token} is the waiter's own")));
         }
-        self.add(fd, token, edge).map_err(|e| {
-            Error::new(
-                Kind::OutOfMemory,
-                format!("descriptor {fd} cannot be watched: {e}"),
-            )
-        })
+        self.add(fd, token, edge)
+            .map_err(|e| Error::new(Kind::OutOfMemory, format!("descriptor {fd} cannot be watched: {e}")))
     }
 
     fn unwatch(&self, fd: i32) {
         // SAFETY: null is allowed for this operation. Failing means that it is not watched.
-        unsafe {
-            libc::epoll_ctl(
-                self.epoll.as_raw_fd(),
-                libc::EPOLL_CTL_DEL,
-                fd,
-                std::ptr::null_mut(),
-            )
-        };
+        unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
     }
 
     fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) {
         // Rounded up: a wait that ends early would spin until its time is over.
-        let ms = timeout.map_or(-1, |t| {
-            i32::try_from(t.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
-        });
+        let ms = timeout.map_or(-1, |t| i32::try_from(t.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH as usize];
         // SAFETY: room for BATCH events.
         let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), BATCH, ms) };
         // Interrupted by a signal: like a timeout that came early.
         let count = usize::try_from(count).unwrap_or(0);
-        ready.extend(
-            events
-                .iter()
-                .take(count)
-                .map(|event| event.u64)
-                .filter(|token| *token != WAKE),
-        );
+        ready.extend(events.iter().take(count).map(|event| event.u64).filter(|token| *token != WAKE));
     }
 
     fn wake(&self) {

@@ -61,11 +61,7 @@ fn a_warm_get_and_release_allocates_nothing() {
             assert_eq!(unsafe { nrdma_buffer_release(buffer) }, 0);
         };
         assert_eq!(calls(through_c), 0, "{size}");
-        assert_eq!(
-            calls(|| drop(home.get(Kind::Private, size, -1).unwrap())),
-            0,
-            "{size}"
-        );
+        assert_eq!(calls(|| drop(home.get(Kind::Private, size, -1).unwrap())), 0, "{size}");
     }
 }
 

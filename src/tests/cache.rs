@@ -34,21 +34,7 @@ fn a_buffer_is_what_was_asked_for() {
     let rig = Rig::new(GIB);
     let home = rig.home();
     let mut ids = HashSet::new();
-    for size in [
-        1,
-        63,
-        64,
-        65,
-        4096,
-        32768,
-        32769,
-        65535,
-        65536,
-        65537,
-        MIB,
-        MIB + 1,
-        3 * MIB,
-    ] {
+    for size in [1, 63, 64, 65, 4096, 32768, 32769, 65535, 65536, 65537, MIB, MIB + 1, 3 * MIB] {
         for _ in 0..3 {
             let lease = home.get(Kind::Private, size, -1).unwrap();
             assert_eq!((lease.size(), lease.gpu(), lease.path()), (size, -1, Path::None));
@@ -70,19 +56,9 @@ fn bad_arguments_are_told_with_their_numbers() {
     for (size, gpu, kind, text) in [
         (0, -1, Broken::InvalidParameter, "0 bytes"),
         (u64::MAX, -1, Broken::InvalidParameter, "18446744073709551615"),
-        (
-            u64::MAX - 65535,
-            -1,
-            Broken::InvalidParameter,
-            "18446744073709486080",
-        ),
+        (u64::MAX - 65535, -1, Broken::InvalidParameter, "18446744073709486080"),
         (1, -2, Broken::InvalidParameter, "-2"),
-        (
-            1,
-            99,
-            Broken::NotSupported,
-            "gpu_id 99: no CUDA support in this build",
-        ),
+        (1, 99, Broken::NotSupported, "gpu_id 99: no CUDA support in this build"),
     ] {
         let error = error(size, gpu);
         assert_eq!(error.kind, kind);
@@ -94,15 +70,9 @@ fn bad_arguments_are_told_with_their_numbers() {
     assert!(wrap(4096, u64::MAX, -1).text.contains("18446744073709551615"));
     assert!(wrap(4096, 5, 0).text.contains("no CUDA"));
     let lease = home.get(Kind::Private, 100, -1).unwrap();
-    for (offset, size) in [
-        (0, 0),
-        (0, 101),
-        (100, 1),
-        (99, 2),
-        (u64::MAX, 1),
-        (1, u64::MAX),
-        (u64::MAX, u64::MAX),
-    ] {
+    for (offset, size) in
+        [(0, 0), (0, 101), (100, 1), (99, 2), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)]
+    {
         let error = Home::view(lease.carrier(), offset, size).err().unwrap();
         assert!(error.text.contains(&size.to_string()), "{error}");
     }
@@ -122,10 +92,7 @@ fn a_released_buffer_comes_back() {
         assert!(again.id() > id);
     }
     let stats = rig.shared.stats();
-    assert_eq!(
-        (stats.hits, stats.misses, stats.live_buffers, stats.live_bytes),
-        (4, 4, 0, 0)
-    );
+    assert_eq!((stats.hits, stats.misses, stats.live_buffers, stats.live_bytes), (4, 4, 0, 0));
     assert_eq!(stats.idle_bytes, 64 + 65536 + MIB + 5 * MIB);
 }
 
@@ -133,11 +100,9 @@ fn a_released_buffer_comes_back() {
 fn a_larger_buffer_serves_when_it_is_not_much_larger() {
     let rig = Rig::new(GIB);
     let home = rig.home();
-    for (kept, asked, served) in [
-        (96 * 1024, 65536, true),
-        (112 * 1024, 65536, false),
-        (6 * MIB, 4 * MIB, true),
-    ] {
+    for (kept, asked, served) in
+        [(96 * 1024, 65536, true), (112 * 1024, 65536, false), (6 * MIB, 4 * MIB, true)]
+    {
         let address = home.get(Kind::Private, kept, -1).unwrap().address();
         let lease = home.get(Kind::Private, asked, -1).unwrap();
         assert_eq!(lease.address() == address, served, "{kept}");
@@ -168,9 +133,7 @@ fn kinds_and_homes_do_not_mix() {
 fn small_shared_buffers_lie_in_one_announced_slab() {
     let rig = Rig::new(GIB);
     let (home, link) = rig.linked();
-    let leases: Vec<_> = (0..100)
-        .map(|_| home.get(Kind::Shared, 1000, -1).unwrap())
-        .collect();
+    let leases: Vec<_> = (0..100).map(|_| home.get(Kind::Shared, 1000, -1).unwrap()).collect();
     assert_eq!(link.announced.lock().unwrap().len(), 1);
     let places: HashSet<_> = leases.iter().map(|lease| lease.region_key().unwrap()).collect();
     assert_eq!(places.len(), 100);
@@ -194,10 +157,7 @@ fn a_peer_that_cannot_be_told_gets_private_memory() {
     }
     let address = home.get(Kind::Shared, MIB, -1).unwrap().address();
     assert_eq!(home.get(Kind::Shared, MIB, -1).unwrap().address(), address);
-    assert_eq!(
-        rig.home().get(Kind::Shared, MIB, -1).unwrap().kind(),
-        Kind::Private
-    );
+    assert_eq!(rig.home().get(Kind::Shared, MIB, -1).unwrap().kind(), Kind::Private);
 }
 
 #[test]
@@ -230,19 +190,9 @@ fn wrapped_memory_tells_when_it_is_free() {
     let done = Arc::new(AtomicUsize::new(0));
     let note = Arc::clone(&done);
     let lease = home
-        .wrap(
-            address,
-            100,
-            -1,
-            Some(Box::new(move || {
-                assert_eq!(note.fetch_add(1, Ordering::SeqCst), 0)
-            })),
-        )
+        .wrap(address, 100, -1, Some(Box::new(move || assert_eq!(note.fetch_add(1, Ordering::SeqCst), 0))))
         .unwrap();
-    assert_eq!(
-        (lease.address(), lease.kind(), lease.whole_pages()),
-        (address, Kind::Wrapped, false)
-    );
+    assert_eq!((lease.address(), lease.kind(), lease.whole_pages()), (address, Kind::Wrapped, false));
     let view = Home::view(lease.carrier(), 50, 50).unwrap();
     write(&view, &[6; 50]);
     drop(lease);
@@ -250,13 +200,7 @@ fn wrapped_memory_tells_when_it_is_free() {
     drop(view);
     assert_eq!(done.load(Ordering::SeqCst), 1);
     assert_eq!((host[49], host[50]), (5, 6));
-    assert!(
-        home.wrap(address, 100, -1, None)
-            .unwrap()
-            .detach()
-            .unwrap()
-            .is_none()
-    );
+    assert!(home.wrap(address, 100, -1, None).unwrap().detach().unwrap().is_none());
 }
 
 #[test]
@@ -265,11 +209,7 @@ fn a_window_is_detached_in_place() {
     let (home, link) = rig.linked();
     let result = home.get(Kind::Shared, MIB, -1).unwrap();
     let (_, capacity, share) = link.announced.lock().unwrap().pop().unwrap();
-    let window = rig
-        .shared
-        .memory()
-        .map(share, usize::try_from(capacity).unwrap())
-        .unwrap();
+    let window = rig.shared.memory().map(share, usize::try_from(capacity).unwrap()).unwrap();
     let other = rig.home();
     assert!(other.lend(Arc::clone(&window), capacity + 1).is_err());
     let lease = other.lend(window, 1000).unwrap();
@@ -296,27 +236,15 @@ fn a_detached_result_never_comes_back() {
         let (key, offset) = result.region_key().unwrap();
         let announced = link.announced.lock().unwrap();
         let (_, capacity, share) = announced.iter().find(|(other, ..)| *other == key).unwrap();
-        let window = rig
-            .shared
-            .memory()
-            .map(share.try_clone().unwrap(), usize::try_from(*capacity).unwrap())
-            .unwrap();
+        let window =
+            rig.shared.memory().map(share.try_clone().unwrap(), usize::try_from(*capacity).unwrap()).unwrap();
         drop(announced);
         window.write(usize::try_from(offset).unwrap(), b"done").unwrap();
         let address = result.address();
-        assert!(
-            Home::view(result.carrier(), 1, 5)
-                .unwrap()
-                .detach()
-                .unwrap()
-                .is_none()
-        );
+        assert!(Home::view(result.carrier(), 1, 5).unwrap().detach().unwrap().is_none());
         assert!(result.detach().unwrap().is_none());
         window.write(usize::try_from(offset).unwrap(), b"late").unwrap();
-        assert_eq!(
-            (read(&result, 4).as_slice(), result.address()),
-            (b"done".as_slice(), address)
-        );
+        assert_eq!((read(&result, 4).as_slice(), result.address()), (b"done".as_slice(), address));
         assert_eq!((result.kind(), result.region_key()), (Kind::Private, None));
         drop(result);
         drop(neighbour);
@@ -331,9 +259,8 @@ fn the_budget_holds_over_all_homes() {
     let rig = Rig::new(16 * MIB);
     let homes = [rig.home(), rig.home()];
     for round in 0..50 {
-        let leases: Vec<_> = (1..8)
-            .map(|n| homes[round % 2].get(Kind::Private, n * MIB, -1).unwrap())
-            .collect();
+        let leases: Vec<_> =
+            (1..8).map(|n| homes[round % 2].get(Kind::Private, n * MIB, -1).unwrap()).collect();
         drop(leases);
         assert!(rig.shared.stats().idle_bytes <= 16 * MIB);
     }
@@ -350,31 +277,22 @@ fn the_budget_holds_over_all_homes() {
 fn the_oldest_of_the_largest_go_first() {
     let rig = Rig::new(32 * MIB);
     let home = rig.home();
-    let leases: Vec<_> = (0..4)
-        .map(|_| home.get(Kind::Private, 8 * MIB, -1).unwrap())
-        .collect();
+    let leases: Vec<_> = (0..4).map(|_| home.get(Kind::Private, 8 * MIB, -1).unwrap()).collect();
     let addresses: Vec<_> = leases.iter().map(|lease| lease.address()).collect();
     leases.into_iter().for_each(drop);
     let small = home.get(Kind::Private, 2 * MIB, -1).unwrap();
     let small_address = small.address();
     drop(small);
-    let now: Vec<_> = (0..3)
-        .map(|_| home.get(Kind::Private, 8 * MIB, -1).unwrap().address())
-        .collect();
+    let now: Vec<_> = (0..3).map(|_| home.get(Kind::Private, 8 * MIB, -1).unwrap().address()).collect();
     assert_eq!(now, [addresses[3]; 3]);
-    assert_eq!(
-        home.get(Kind::Private, 2 * MIB, -1).unwrap().address(),
-        small_address
-    );
+    assert_eq!(home.get(Kind::Private, 2 * MIB, -1).unwrap().address(), small_address);
 }
 
 #[test]
 fn trimming_forgets_and_frees() {
     let rig = Rig::new(GIB);
     let (home, link) = rig.linked();
-    let leases: Vec<_> = (0..3)
-        .map(|_| home.get(Kind::Shared, 8 * MIB, -1).unwrap())
-        .collect();
+    let leases: Vec<_> = (0..3).map(|_| home.get(Kind::Shared, 8 * MIB, -1).unwrap()).collect();
     let last = leases[2].address();
     leases.into_iter().for_each(drop);
     drop(home.get(Kind::Shared, MIB, -1).unwrap());
@@ -383,13 +301,7 @@ fn trimming_forgets_and_frees() {
     assert_eq!(home.get(Kind::Shared, 8 * MIB, -1).unwrap().address(), last);
     assert_eq!(link.forgotten.lock().unwrap().len(), 3);
     rig.shared.trim(0);
-    assert_eq!(
-        (
-            rig.shared.stats().idle_bytes,
-            link.forgotten.lock().unwrap().len()
-        ),
-        (0, 4)
-    );
+    assert_eq!((rig.shared.stats().idle_bytes, link.forgotten.lock().unwrap().len()), (0, 4));
     let (_, capacity, share) = link.announced.lock().unwrap().pop().unwrap();
     assert!(capacity > 0);
     // SAFETY-free proof that the pages were given back although a descriptor is still open.
@@ -401,26 +313,17 @@ fn trimming_forgets_and_frees() {
 fn what_is_not_needed_decays() {
     let rig = Rig::new(GIB);
     let home = rig.home();
-    let leases: Vec<_> = (0..8)
-        .map(|_| home.get(Kind::Private, 2 * MIB, -1).unwrap())
-        .collect();
+    let leases: Vec<_> = (0..8).map(|_| home.get(Kind::Private, 2 * MIB, -1).unwrap()).collect();
     drop(leases);
     rig.shared.decay();
-    assert_eq!(
-        rig.shared.stats().idle_bytes,
-        16 * MIB,
-        "all of them were used in this period"
-    );
+    assert_eq!(rig.shared.stats().idle_bytes, 16 * MIB, "all of them were used in this period");
     rig.shared.decay();
     assert_eq!(rig.shared.stats().idle_bytes, 8 * MIB);
     for _ in 0..40 {
         drop(home.get(Kind::Private, 2 * MIB, -1).unwrap());
         rig.shared.decay();
     }
-    assert!(
-        rig.shared.stats().idle_bytes >= 2 * MIB,
-        "one is used all the time"
-    );
+    assert!(rig.shared.stats().idle_bytes >= 2 * MIB, "one is used all the time");
     for _ in 0..30 {
         rig.shared.decay();
     }
@@ -438,11 +341,7 @@ fn reused_memory_is_cleared_on_request() {
             drop(lease);
             let again = home.get(Kind::Private, size, -1).unwrap();
             let want = if zero { 0 } else { 9 };
-            assert!(
-                read(&again, usize::try_from(size).unwrap())
-                    .iter()
-                    .all(|byte| *byte == want)
-            );
+            assert!(read(&again, usize::try_from(size).unwrap()).iter().all(|byte| *byte == want));
         }
     }
 }
@@ -475,14 +374,8 @@ fn a_closed_home_frees_everything() {
     home.close(closed());
     home.close(Error::invalid("the first word counts"));
     assert_eq!(rig.shared.stats().idle_bytes, 0);
-    assert_eq!(
-        home.get(Kind::Private, 64, -1).err().unwrap().kind,
-        Broken::ShutDown
-    );
-    assert_eq!(
-        home.wrap(4096, 64, -1, None).err().unwrap().kind,
-        Broken::ShutDown
-    );
+    assert_eq!(home.get(Kind::Private, 64, -1).err().unwrap().kind, Broken::ShutDown);
+    assert_eq!(home.wrap(4096, 64, -1, None).err().unwrap().kind, Broken::ShutDown);
     assert!(home.context_slot().is_none());
     drop(home);
     assert_eq!(read(&out, 8), b"readable");
@@ -501,17 +394,11 @@ fn a_thread_that_ends_leaves_its_buffers_to_others() {
     let rig = Rig::new(GIB);
     let home = rig.home();
     let address = thread::scope(|scope| {
-        scope
-            .spawn(|| home.get(Kind::Private, MIB, -1).unwrap().address())
-            .join()
-            .unwrap()
+        scope.spawn(|| home.get(Kind::Private, MIB, -1).unwrap().address()).join().unwrap()
     });
     assert_eq!(home.get(Kind::Private, MIB, -1).unwrap().address(), address);
     let stats = rig.shared.stats();
-    assert_eq!(
-        (stats.hits, stats.misses, stats.idle_bytes, stats.live_buffers),
-        (1, 1, MIB, 0)
-    );
+    assert_eq!((stats.hits, stats.misses, stats.idle_bytes, stats.live_buffers), (1, 1, MIB, 0));
 }
 
 #[test]
@@ -534,10 +421,7 @@ fn one_thread_gets_and_another_releases() {
     });
     assert!(rig.made() <= 16 + 2 + 2 * 8 + 4, "{}", rig.made());
     let stats = rig.shared.stats();
-    assert_eq!(
-        (stats.hits + stats.misses, stats.live_buffers, stats.live_bytes),
-        (2000, 0, 0)
-    );
+    assert_eq!((stats.hits + stats.misses, stats.live_buffers, stats.live_bytes), (2000, 0, 0));
 }
 
 #[test]
@@ -573,10 +457,7 @@ fn many_threads_never_share_a_buffer() {
     });
     assert_eq!(ids.iter().flatten().collect::<HashSet<_>>().len(), 6000);
     let stats = rig.shared.stats();
-    assert_eq!(
-        (stats.hits + stats.misses, stats.live_buffers, stats.live_bytes),
-        (6000, 0, 0)
-    );
+    assert_eq!((stats.hits + stats.misses, stats.live_buffers, stats.live_bytes), (6000, 0, 0));
     assert!(stats.idle_bytes <= 64 * MIB);
     homes.iter().for_each(|home| home.close(closed()));
     assert_eq!(rig.shared.stats().idle_bytes, 0);
@@ -606,10 +487,7 @@ fn homes_closed_while_threads_use_them_leave_nothing() {
     drop(home);
     assert!(weak.upgrade().is_none());
     let stats = rig.shared.stats();
-    assert_eq!(
-        (stats.idle_bytes, stats.live_buffers, stats.live_bytes),
-        (0, 0, 0)
-    );
+    assert_eq!((stats.idle_bytes, stats.live_buffers, stats.live_bytes), (0, 0, 0));
 }
 
 #[test]
@@ -641,8 +519,5 @@ fn a_thread_gives_up_what_it_kept_for_a_closed_home_at_its_next_use() {
     });
     drop(first);
     assert!(weak.upgrade().is_none());
-    assert_eq!(
-        rig.shared.stats().idle_bytes,
-        Class::of(65536).unwrap().capacity()
-    );
+    assert_eq!(rig.shared.stats().idle_bytes, Class::of(65536).unwrap().capacity());
 }

@@ -24,10 +24,7 @@ impl Memory for CountingMemory {
     ) -> Result<(Arc<dyn Block>, Option<Share>)> {
         if self.fail.load(Ordering::Relaxed) > 0 {
             self.fail.fetch_sub(1, Ordering::Relaxed);
-            return Err(Error::new(
-                Kind::OutOfMemory,
-                format!("{bytes} bytes are not there"),
-            ));
+            return Err(Error::new(Kind::OutOfMemory, format!("{bytes} bytes are not there")));
         }
         self.allocations.fetch_add(1, Ordering::Relaxed);
         HostMemory.allocate(kind, bytes)
@@ -107,29 +104,16 @@ impl Rig {
         Self::with(budget, false)
     }
     pub(super) fn with(budget: u64, zero: bool) -> Self {
-        let memory = Arc::new(CountingMemory {
-            allocations: AtomicUsize::new(0),
-            fail: AtomicUsize::new(0),
-        });
+        let memory = Arc::new(CountingMemory { allocations: AtomicUsize::new(0), fail: AtomicUsize::new(0) });
         let backend = Arc::clone(&memory) as Arc<dyn Memory>;
-        Self {
-            memory,
-            shared: Shared::new(backend, abi::buffer::make, Some(budget), zero),
-        }
+        Self { memory, shared: Shared::new(backend, abi::buffer::make, Some(budget), zero) }
     }
     pub(super) fn home(&self) -> Arc<Home> {
         Home::new(Arc::clone(&self.shared), 7, None)
     }
     pub(super) fn linked(&self) -> (Arc<Home>, Arc<FakeLink>) {
         let link = Arc::new(FakeLink::default());
-        (
-            Home::new(
-                Arc::clone(&self.shared),
-                8,
-                Some(Arc::clone(&link) as Arc<dyn Link>),
-            ),
-            link,
-        )
+        (Home::new(Arc::clone(&self.shared), 8, Some(Arc::clone(&link) as Arc<dyn Link>)), link)
     }
     pub(super) fn made(&self) -> usize {
         self.memory.allocations.load(Ordering::Relaxed)

@@ -12,10 +12,7 @@ use std::sync::Arc;
 
 fn last() -> String {
     // SAFETY: a C string, until the next failing call.
-    unsafe { CStr::from_ptr(nrdma_last_error()) }
-        .to_str()
-        .unwrap()
-        .to_owned()
+    unsafe { CStr::from_ptr(nrdma_last_error()) }.to_str().unwrap().to_owned()
 }
 
 fn get(home: &Arc<Home>, size: u64) -> *mut nrdma_buffer {
@@ -42,10 +39,7 @@ fn every_slot_and_function_answers() {
         assert!((t.get_id)(b) > 0 && (t.get_id)(b) == nrdma_buffer_get_id(b));
         let data = (t.get_data)(b);
         assert_eq!(data.addr() % 65536, 0);
-        assert_eq!(
-            ((t.get_data_const)(b), nrdma_buffer_get_data(b)),
-            (data.cast_const(), data)
-        );
+        assert_eq!(((t.get_data_const)(b), nrdma_buffer_get_data(b)), (data.cast_const(), data));
         assert_eq!(nrdma_buffer_get_const_data(b), data.cast_const());
         data.write_bytes(7, 100_000);
         assert_eq!((nrdma_buffer_is_gpudirect(b), (t.is_gpudirect)(b)), (0, false));
@@ -66,18 +60,8 @@ fn every_slot_and_function_answers() {
 fn both_generations_of_the_interface_are_known() {
     let rig = Rig::new(1 << 30);
     let b = get(&rig.home(), 5);
-    let newer = nrdma_uuid {
-        id1: 0x9b7b_00e6,
-        id2: 0x4a07_9539,
-        id3: 0xdd9d_1a88,
-        id4: 0xfe6d_5c91,
-    };
-    let older = nrdma_uuid {
-        id1: 0xa2c7_5819,
-        id2: 0x4348_752a,
-        id3: 0x5a95_629f,
-        id4: 0x12ed_cf2a,
-    };
+    let newer = nrdma_uuid { id1: 0x9b7b_00e6, id2: 0x4a07_9539, id3: 0xdd9d_1a88, id4: 0xfe6d_5c91 };
+    let older = nrdma_uuid { id1: 0xa2c7_5819, id2: 0x4348_752a, id3: 0x5a95_629f, id4: 0x12ed_cf2a };
     // SAFETY: `b` is live until its last release.
     unsafe {
         assert_eq!((table(b).get_iid)(b), newer);
@@ -99,9 +83,7 @@ fn both_generations_of_the_interface_are_known() {
 #[test]
 fn null_and_foreign_pointers_are_refused() {
     let table = [0_usize; 16];
-    let foreign = nrdma_buffer {
-        vtbl: table.as_ptr().cast(),
-    };
+    let foreign = nrdma_buffer { vtbl: table.as_ptr().cast() };
     for b in [ptr::null_mut(), ptr::from_ref(&foreign).cast_mut()] {
         // SAFETY: NULL, or something that starts with an address.
         unsafe {
@@ -111,11 +93,7 @@ fn null_and_foreign_pointers_are_refused() {
             assert!(lease_from_raw(b).is_err() && lease_borrowed(b).is_err());
         }
     }
-    assert!(
-        last().contains("NULL") || last().contains("not a buffer"),
-        "{}",
-        last()
-    );
+    assert!(last().contains("NULL") || last().contains("not a buffer"), "{}", last());
 }
 
 #[test]
@@ -125,11 +103,7 @@ fn a_bad_duplicate_says_why() {
     // SAFETY: `b` is live until its release.
     unsafe {
         assert!(nrdma_buffer_duplicate(b, 99, 2).is_null());
-        assert!(
-            last().contains("2 bytes at 99") && last().contains("100 bytes"),
-            "{}",
-            last()
-        );
+        assert!(last().contains("2 bytes at 99") && last().contains("100 bytes"), "{}", last());
         assert_eq!(nrdma_buffer_release(b), 0);
     }
 }

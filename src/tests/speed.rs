@@ -13,9 +13,8 @@ const ROUNDS: u32 = 20_000;
 const BATCHES: usize = 60;
 
 fn through_the_table(home: &Arc<Home>) {
-    let buffer: *mut nrdma_buffer = black_box(start_raw(
-        home.take(Kind::Private, black_box(1 << 20), -1).unwrap(),
-    ));
+    let buffer: *mut nrdma_buffer =
+        black_box(start_raw(home.take(Kind::Private, black_box(1 << 20), -1).unwrap()));
     // SAFETY: a live buffer of ours.
     let table = unsafe { &*(*buffer).vtbl.cast::<nrdma_buffer_vtbl_itanium>() };
     // SAFETY: live.
@@ -35,10 +34,7 @@ fn malloc() {
 
 /// This thread's own time, so that other processes do not count.
 fn thread_time() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is room for the answer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -58,10 +54,7 @@ fn nanoseconds(threads: usize, work: impl Fn() + Sync) -> f64 {
     };
     thread::scope(|scope| {
         let hands: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
-        hands
-            .into_iter()
-            .map(|hand| hand.join().unwrap())
-            .fold(0.0, f64::max)
+        hands.into_iter().map(|hand| hand.join().unwrap()).fold(0.0, f64::max)
     })
 }
 

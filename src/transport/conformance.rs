@@ -17,11 +17,7 @@ use crate::sys::wait::Epoll;
 use crate::transport::{engines, unix::Unix};
 
 const TOKEN: u64 = 42;
-const PLACE: Place = Place {
-    job: 1,
-    index: 2,
-    attempt: 3,
-};
+const PLACE: Place = Place { job: 1, index: 2, attempt: 3 };
 const LONG: Duration = Duration::from_secs(60);
 
 fn soon() -> Instant {
@@ -127,11 +123,7 @@ impl Node {
             return;
         }
         let mut ready = Vec::new();
-        let waiter = if who == Attention::Leader {
-            &self.leader
-        } else {
-            &self.progress
-        };
+        let waiter = if who == Attention::Leader { &self.leader } else { &self.progress };
         let start = Instant::now();
         waiter.wait(Some(LONG), &mut ready);
         assert!(start.elapsed() < LONG / 2, "nobody rang");
@@ -176,14 +168,7 @@ fn session(connector: bool) -> Session {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.to_le_bytes());
-    Session {
-        connector,
-        id,
-        key: [0; 32],
-        own_instance,
-        peer_instance,
-        same_process: true,
-    }
+    Session { connector, id, key: [0; 32], own_instance, peer_instance, same_process: true }
 }
 
 fn connect(engine: &Arc<dyn Engine>, result: usize) -> (Linked, Linked) {
@@ -191,12 +176,7 @@ fn connect(engine: &Arc<dyn Engine>, result: usize) -> (Linked, Linked) {
     let control = Unix.connect(&listener.bound(), soon()).unwrap();
     let other = listener.accept().unwrap().unwrap();
     let ours = session(true);
-    let theirs = Session {
-        connector: false,
-        own_instance: 2,
-        peer_instance: 1,
-        ..ours.clone()
-    };
+    let theirs = Session { connector: false, own_instance: 2, peer_instance: 1, ..ours.clone() };
     let (a, b) = (Node::new(result), Node::new(result));
     let thread = {
         let (engine, b) = (Arc::clone(engine), Arc::clone(&b));
@@ -230,10 +210,7 @@ fn frames_arrive_in_order_both_ways() {
             }
         }
         at_a.send(&pattern(MAX_FRAME)).unwrap();
-        assert_eq!(
-            at_a.send(&[0; MAX_FRAME + 1]).unwrap_err().kind,
-            Kind::InvalidParameter
-        );
+        assert_eq!(at_a.send(&[0; MAX_FRAME + 1]).unwrap_err().kind, Kind::InvalidParameter);
         let (mut to_a, mut to_b) = (Vec::new(), Vec::new());
         while to_a.len() < 1000 || to_b.len() < 1001 {
             a.poll(at_a.as_ref()).unwrap();
@@ -259,9 +236,7 @@ fn polls_are_limited_and_not_reentrant() {
         let mut got = Vec::new();
         let mut inner = None;
         let count = at_b.poll(4, &mut |incoming| {
-            let Incoming::Frame(bytes) = incoming else {
-                unreachable!()
-            };
+            let Incoming::Frame(bytes) = incoming else { unreachable!() };
             got.push(bytes[0]);
             inner = Some(at_b.poll(4, &mut |_| unreachable!()).unwrap());
             Ok(())
@@ -350,11 +325,7 @@ fn ten_mebibytes_are_put_in_place() {
     on_each(|engine| {
         const SIZE: usize = 10 << 20;
         let ((a, at_a), (b, at_b)) = connect(engine, SIZE + 500);
-        let span = Span {
-            block: Plain::of(pattern(SIZE + 100)),
-            offset: 77,
-            len: SIZE,
-        };
+        let span = Span { block: Plain::of(pattern(SIZE + 100)), offset: 77, len: SIZE };
         let reader = {
             let (b, at_b) = (Arc::clone(&b), Arc::clone(&at_b));
             thread::spawn(move || {
@@ -399,11 +370,7 @@ fn small_data_travels_too() {
         let ((_a, at_a), (b, at_b)) = connect(engine, 5000);
         let mut total = 0;
         for len in [1, 7, 1000, 1024, 1025] {
-            let span = Span {
-                block: Plain::of(pattern(len)),
-                offset: 0,
-                len,
-            };
+            let span = Span { block: Plain::of(pattern(len)), offset: 0, len };
             assert_eq!(at_a.put(PLACE, total as u64, &span, 0).unwrap(), len);
             total += len;
             b.poll_until(at_b.as_ref(), |b| b.data() == total);
@@ -430,11 +397,7 @@ fn hang_up_is_seen_and_told() {
         assert_eq!(b.frames(), [b"last words"]);
         assert_eq!(at_b.send(b"x").unwrap_err().kind, Kind::PeerLost);
         assert_eq!(at_b.heartbeat().unwrap_err().kind, Kind::PeerLost);
-        let span = Span {
-            block: Plain::of(vec![1; 10]),
-            offset: 0,
-            len: 10,
-        };
+        let span = Span { block: Plain::of(vec![1; 10]), offset: 0, len: 10 };
         for link in [&at_a, &at_b] {
             assert_eq!(link.send(b"x").unwrap_err().kind, Kind::PeerLost);
             assert_eq!(link.put(PLACE, 0, &span, 0).unwrap_err().kind, Kind::PeerLost);
@@ -492,10 +455,7 @@ fn attach_without_the_other_half_ends() {
         let control = Unix.connect(&listener.bound(), soon()).unwrap();
         let a = Node::new(0);
         let deadline = Instant::now() + Duration::from_millis(50);
-        let error = engine
-            .attach(&session(true), control, &a.seat(), deadline)
-            .err()
-            .unwrap();
+        let error = engine.attach(&session(true), control, &a.seat(), deadline).err().unwrap();
         assert_eq!(error.kind, Kind::TimedOut, "{error}");
     });
 }
@@ -506,12 +466,7 @@ fn the_handshake_picks_inproc_here() {
     let listener = Unix.listen("unix:").unwrap();
     let all = engines();
     let admit = |_: &Hello| Ok(());
-    let own = |name: &str, instance| Hello {
-        name: name.into(),
-        instance,
-        host_id: 1,
-        ..Hello::default()
-    };
+    let own = |name: &str, instance| Hello { name: name.into(), instance, host_id: 1, ..Hello::default() };
     let mut control = Unix.connect(&listener.bound(), soon()).unwrap();
     let mut other = listener.accept().unwrap().unwrap();
     let thread = {
@@ -519,31 +474,17 @@ fn the_handshake_picks_inproc_here() {
         thread::spawn(move || {
             let own = own("b", 2);
             let policy = Policy::SameUser(&cookie);
-            let side = Side {
-                own: &own,
-                policy,
-                engines: &all,
-                admit: &|_: &Hello| Ok(()),
-            };
+            let side = Side { own: &own, policy, engines: &all, admit: &|_: &Hello| Ok(()) };
             let agreed = handshake::accept(other.as_mut(), &side, soon()).unwrap();
             let node = Node::new(0);
-            let link = all[agreed.engine]
-                .attach(&agreed.session, other, &node.seat(), soon())
-                .unwrap();
+            let link = all[agreed.engine].attach(&agreed.session, other, &node.seat(), soon()).unwrap();
             (node, link)
         })
     };
-    let side = Side {
-        own: &own("a", 1),
-        policy: Policy::SameUser(&cookie),
-        engines: &all,
-        admit: &admit,
-    };
+    let side = Side { own: &own("a", 1), policy: Policy::SameUser(&cookie), engines: &all, admit: &admit };
     let agreed = handshake::connect(control.as_mut(), &side, soon()).unwrap();
     let a = Node::new(0);
-    let link = all[agreed.engine]
-        .attach(&agreed.session, control, &a.seat(), soon())
-        .unwrap();
+    let link = all[agreed.engine].attach(&agreed.session, control, &a.seat(), soon()).unwrap();
     let (b, at_b) = thread.join().unwrap();
     assert_eq!((link.engine(), at_b.engine()), ("inproc", "inproc"));
     link.send(b"hello").unwrap();

@@ -73,11 +73,7 @@ mod plain {
     fn interfaces_are_found_by_their_ids() {
         let com = Com::new(Probe(UnsafeCell::new(0)));
         let raw = com.interface();
-        for iid in [
-            nrdma_uuid::new(1, 2, 3, 4),
-            nrdma_uuid::new(5, 6, 7, 8),
-            NRDMA_ZERO_UUID,
-        ] {
+        for iid in [nrdma_uuid::new(1, 2, 3, 4), nrdma_uuid::new(5, 6, 7, 8), NRDMA_ZERO_UUID] {
             // SAFETY: live.
             assert_eq!(unsafe { get_interface::<Probe>(raw, &raw const iid) }, raw.cast());
         }
@@ -112,9 +108,7 @@ mod plain {
         // SAFETY: live.
         assert!(unsafe { checked::<Probe>(com.interface()) }.is_ok());
         let table = 0_usize;
-        let foreign = probe_interface {
-            vtbl: ptr::from_ref(&table).cast(),
-        };
+        let foreign = probe_interface { vtbl: ptr::from_ref(&table).cast() };
         // SAFETY: starts with an address.
         let error = unsafe { checked::<Probe>(&raw const foreign) }.err().unwrap();
         assert!(error.text.contains("not a probe"), "{error}");
@@ -161,10 +155,7 @@ mod model {
     fn loom_hand_off() {
         loom::model(|| {
             let depot = Arc::new(Mutex::new(None::<Arc<Thing>>));
-            let thing = Arc::new(Thing {
-                count: Count::new(0),
-                bytes: Cell::new(0),
-            });
+            let thing = Arc::new(Thing { count: Count::new(0), bytes: Cell::new(0) });
             thing.count.start();
             assert_eq!(thing.count.up(), 2);
             let release = |thing: Arc<Thing>, depot: &Mutex<Option<Arc<Thing>>>| {
@@ -228,10 +219,7 @@ mod model {
     #[test]
     fn loom_sole_holder() {
         loom::model(|| {
-            let thing = Arc::new(Thing {
-                count: Count::new(2),
-                bytes: Cell::new(0),
-            });
+            let thing = Arc::new(Thing { count: Count::new(2), bytes: Cell::new(0) });
             let other = {
                 let thing = Arc::clone(&thing);
                 thread::spawn(move || {

@@ -55,13 +55,7 @@ impl Default for Demo {
     fn default() -> Self {
         Self {
             hosts: 3,
-            scene: Scene {
-                size: Size {
-                    width: 1280,
-                    height: 720,
-                },
-                edge: 128,
-            },
+            scene: Scene { size: Size { width: 1280, height: 720 }, edge: 128 },
             out: PathBuf::from("frame.png"),
             transports: None,
             kill_one: false,
@@ -142,9 +136,7 @@ fn between(option: &str, value: u32, least: u32, most: u32) -> Result<u32, lexop
 }
 
 fn size(text: &str) -> Result<Size, String> {
-    let edges = text
-        .split_once(['x', 'X'])
-        .map(|(width, height)| (width.parse(), height.parse()));
+    let edges = text.split_once(['x', 'X']).map(|(width, height)| (width.parse(), height.parse()));
     let Some((Ok(width), Ok(height))) = edges else {
         return Err("a size is two numbers with an x between them, as in 1280x720".to_owned());
     };
@@ -178,13 +170,7 @@ mod tests {
         );
         let expected = Demo {
             hosts: 5,
-            scene: Scene {
-                size: Size {
-                    width: 640,
-                    height: 360,
-                },
-                edge: 64,
-            },
+            scene: Scene { size: Size { width: 640, height: 360 }, edge: 64 },
             out: "a.png".into(),
             transports: Some("shm".to_owned()),
             kill_one: true,

@@ -18,10 +18,7 @@ pub(crate) struct Canvas {
 impl Canvas {
     pub(crate) fn new(scene: Scene) -> Self {
         let bytes = scene.size.width as usize * scene.size.height as usize * PIXEL;
-        Self {
-            scene,
-            pixels: Mutex::new(vec![0; bytes]),
-        }
+        Self { scene, pixels: Mutex::new(vec![0; bytes]) }
     }
 
     /// Puts a tile's pixels in their place; false when there are too few.
@@ -94,13 +91,7 @@ mod tests {
     use super::*;
     use crate::render::Size;
 
-    const SCENE: Scene = Scene {
-        size: Size {
-            width: 40,
-            height: 24,
-        },
-        edge: 16,
-    };
+    const SCENE: Scene = Scene { size: Size { width: 40, height: 24 }, edge: 16 };
 
     fn painted() -> Canvas {
         let canvas = Canvas::new(SCENE);

@@ -44,20 +44,16 @@ impl Crew {
     }
 
     fn each(&self) -> impl Iterator<Item = (usize, MutexGuard<'_, Child>)> {
-        let locked = self
-            .workers
-            .iter()
-            .map(|worker| worker.lock().unwrap_or_else(PoisonError::into_inner));
+        let locked = self.workers.iter().map(|worker| worker.lock().unwrap_or_else(PoisonError::into_inner));
         (1..).zip(locked)
     }
 
     /// The first worker that has ended already.
     pub(crate) fn ended(&self) -> Option<(usize, ExitStatus)> {
-        self.each()
-            .find_map(|(number, mut child)| match child.try_wait() {
-                Ok(Some(status)) => Some((number, status)),
-                _ => None,
-            })
+        self.each().find_map(|(number, mut child)| match child.try_wait() {
+            Ok(Some(status)) => Some((number, status)),
+            _ => None,
+        })
     }
 
     /// Kills the first worker, as `kill -9` does; returns its name.
@@ -73,9 +69,7 @@ impl Crew {
             drop(child.stdin.take());
         }
         let deadline = Instant::now() + GOODBYE;
-        self.each()
-            .map(|(_, mut child)| farewell(&mut child, deadline))
-            .collect()
+        self.each().map(|(_, mut child)| farewell(&mut child, deadline)).collect()
     }
 }
 

@@ -28,11 +28,7 @@ pub(crate) struct Outcome {
 pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
     // Before the work, not after it. An older picture stays until the new one is there.
     let file = &options.out;
-    File::options()
-        .create(true)
-        .append(true)
-        .open(file)
-        .map_err(|why| unwritable(file, &why))?;
+    File::options().create(true).append(true).open(file).map_err(|why| unwritable(file, &why))?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let threads = (u32::try_from(cores).unwrap_or(u32::MAX) / (options.hosts + 1)).max(1);
     let node = Node::new(&Settings {
@@ -47,12 +43,7 @@ pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
     peers.sort_by(|a, b| a.name.cmp(&b.name));
 
     let painting = Painting::new(options, &crew);
-    let how = Options {
-        class: Scene::CLASS,
-        payload: &options.scene.encode(),
-        here: true,
-        thread_limit: 0,
-    };
+    let how = Options { class: Scene::CLASS, payload: &options.scene.encode(), here: true, thread_limit: 0 };
     let count = options.scene.count();
     let start = Instant::now();
     let result = progress::during(count, painting.done(), || node.execute(&painting, &how, count));
@@ -64,10 +55,7 @@ pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
     let goodbye = node.shutdown().err();
     let check = verify(options, &painting, &result, cores);
     let file = &options.out;
-    painting
-        .canvas()
-        .save(file)
-        .map_err(|why| format!("cannot write {}: {why}", file.display()))?;
+    painting.canvas().save(file).map_err(|why| format!("cannot write {}: {why}", file.display()))?;
     let complete = result.is_ok() && check.is_fine();
     let summary = Summary {
         options,
@@ -80,10 +68,7 @@ pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
         check,
         troubles: painting.troubles(result.err(), goodbye),
     };
-    Ok(Outcome {
-        text: summary.text(),
-        complete,
-    })
+    Ok(Outcome { text: summary.text(), complete })
 }
 
 fn unwritable(file: &Path, why: &io::Error) -> String {
@@ -94,18 +79,11 @@ fn unwritable(file: &Path, why: &io::Error) -> String {
 fn gather(node: &Node, options: &args::Demo, threads: u32) -> Result<Crew, String> {
     let address = match options.hosts {
         0 => String::new(),
-        _ => node
-            .listen("unix:")
-            .map_err(|why| format!("cannot listen: {why}"))?,
+        _ => node.listen("unix:").map_err(|why| format!("cannot listen: {why}"))?,
     };
     let transports = options.transports.as_deref();
-    let crew = Crew::start(&Plan {
-        hosts: options.hosts,
-        address: &address,
-        threads,
-        transports,
-    })
-    .map_err(|why| format!("cannot start a worker: {why}"))?;
+    let crew = Crew::start(&Plan { hosts: options.hosts, address: &address, threads, transports })
+        .map_err(|why| format!("cannot start a worker: {why}"))?;
     let deadline = Instant::now() + JOINING;
     let hosts = options.hosts as usize;
     loop {
@@ -115,16 +93,10 @@ fn gather(node: &Node, options: &args::Demo, threads: u32) -> Result<Crew, Strin
             Err(_) => {}
         }
         if let Some((number, status)) = crew.ended() {
-            return Err(format!(
-                "{} ended before it had connected ({status})",
-                Crew::name(number)
-            ));
+            return Err(format!("{} ended before it had connected ({status})", Crew::name(number)));
         }
         if Instant::now() > deadline {
-            return Err(format!(
-                "not all of {hosts} workers connected within {} s",
-                JOINING.as_secs()
-            ));
+            return Err(format!("not all of {hosts} workers connected within {} s", JOINING.as_secs()));
         }
     }
 }
@@ -137,16 +109,10 @@ fn verify(
 ) -> Check {
     if result.is_err() {
         let done = painting.done().load(Ordering::Relaxed);
-        return Check::Incomplete {
-            tiles: options.scene.count(),
-            done,
-        };
+        return Check::Incomplete { tiles: options.scene.count(), done };
     }
     if !options.verify {
         return Check::Skipped;
     }
-    Check::Compared {
-        tiles: options.scene.count(),
-        wrong: painting.canvas().wrong_tiles(cores),
-    }
+    Check::Compared { tiles: options.scene.count(), wrong: painting.canvas().wrong_tiles(cores) }
 }

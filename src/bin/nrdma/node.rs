@@ -22,19 +22,12 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure that the tool itself found.
     pub(crate) fn own(text: &str) -> Self {
-        Self {
-            status: sys::NRDMA_FRAGMENT_FAILED,
-            text: text.to_owned(),
-        }
+        Self { status: sys::NRDMA_FRAGMENT_FAILED, text: text.to_owned() }
     }
     /// This thread's last error.
     fn last(status: i32) -> Self {
         let text = text_of(sys::nrdma_last_error());
-        let text = if text.is_empty() {
-            text_of(sys::nrdma_status_string(status))
-        } else {
-            text
-        };
+        let text = if text.is_empty() { text_of(sys::nrdma_status_string(status)) } else { text };
         Self { status, text }
     }
     /// Whether time ran out.
@@ -50,11 +43,7 @@ impl fmt::Display for Failure {
 }
 
 fn check(status: i32) -> Result<(), Failure> {
-    if status == sys::NRDMA_OK {
-        Ok(())
-    } else {
-        Err(Failure::last(status))
-    }
+    if status == sys::NRDMA_OK { Ok(()) } else { Err(Failure::last(status)) }
 }
 
 /// A C string's text; "" for NULL.
@@ -69,19 +58,12 @@ fn text_of(text: *const c_char) -> String {
 
 /// The text in a fixed array that ends in NUL.
 fn text_in(array: &[c_char]) -> String {
-    let bytes: Vec<u8> = array
-        .iter()
-        .map(|c| c.to_ne_bytes()[0])
-        .take_while(|byte| *byte != 0)
-        .collect();
+    let bytes: Vec<u8> = array.iter().map(|c| c.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn c_text(text: &str) -> Result<CString, Failure> {
-    CString::new(text).map_err(|_| Failure {
-        status: -1,
-        text: format!("{text:?} holds a NUL byte"),
-    })
+    CString::new(text).map_err(|_| Failure { status: -1, text: format!("{text:?} holds a NUL byte") })
 }
 
 /// The library's version.
@@ -163,12 +145,7 @@ impl Node {
         let mut bound: [c_char; 256] = [0; 256];
         // SAFETY: `bound` has room for the bytes announced.
         let status = unsafe {
-            sys::nrdma_node_listen(
-                self.0.as_ptr(),
-                address.as_ptr(),
-                bound.as_mut_ptr(),
-                bound.len() as u64,
-            )
+            sys::nrdma_node_listen(self.0.as_ptr(), address.as_ptr(), bound.as_mut_ptr(), bound.len() as u64)
         };
         check(status)?;
         Ok(text_in(&bound))
@@ -212,13 +189,7 @@ impl Node {
         let mut list = vec![blank; room];
         // SAFETY: the list has room for as many entries, that far apart, as announced.
         let status = unsafe {
-            sys::nrdma_node_peers(
-                self.0.as_ptr(),
-                list.as_mut_ptr(),
-                stride,
-                room as u64,
-                &raw mut total,
-            )
+            sys::nrdma_node_peers(self.0.as_ptr(), list.as_mut_ptr(), stride, room as u64, &raw mut total)
         };
         check(status)?;
         list.truncate(usize::try_from(total).unwrap_or(room));
@@ -226,10 +197,7 @@ impl Node {
     }
 
     pub(crate) fn stats(&self) -> Result<Stats, Failure> {
-        let mut stats = Stats {
-            struct_size: size_of::<Stats>() as u64,
-            ..Stats::default()
-        };
+        let mut stats = Stats { struct_size: size_of::<Stats>() as u64, ..Stats::default() };
         // SAFETY: the struct says its size and lives through the call.
         check(unsafe { sys::nrdma_node_stats(self.0.as_ptr(), &raw mut stats) })?;
         Ok(stats)
@@ -276,11 +244,7 @@ impl Node {
             timeout_ms: 0,
             thread_limit: options.thread_limit,
             flags: sys::NRDMA_JOB_RERUN_AFTER_PARTIAL,
-            execute_fragment: if options.here {
-                Some(execute_fragment::<J>)
-            } else {
-                None
-            },
+            execute_fragment: if options.here { Some(execute_fragment::<J>) } else { None },
             get_result_buffer: Some(get_result_buffer::<J>),
             receive_result: Some(receive_result::<J>),
             receive_bytes: None,
@@ -381,10 +345,7 @@ impl Lent {
     /// Zeroed memory.
     pub(crate) fn new(size: usize) -> Self {
         let memory = Box::leak(vec![0_u8; size].into_boxed_slice());
-        Self(Arc::new(Memory {
-            address: NonNull::from(memory).cast(),
-            size,
-        }))
+        Self(Arc::new(Memory { address: NonNull::from(memory).cast(), size }))
     }
 }
 
@@ -431,9 +392,7 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// Takes over a reference that a call returned; NULL is that call's failure.
     fn made(buffer: *mut sys::nrdma_buffer) -> Result<Self, Failure> {
-        NonNull::new(buffer)
-            .map(Self)
-            .ok_or_else(|| Failure::last(sys::NRDMA_INVALID_PARAMETER))
+        NonNull::new(buffer).map(Self).ok_or_else(|| Failure::last(sys::NRDMA_INVALID_PARAMETER))
     }
     fn table(&self) -> &sys::nrdma_buffer_vtbl_itanium {
         // SAFETY: `self` owns a reference to the object.
@@ -535,11 +494,7 @@ pub(crate) trait Replica: Send + Sync + Sized {
 }
 
 fn status(fine: bool) -> sys::nrdma_status {
-    if fine {
-        sys::NRDMA_OK
-    } else {
-        sys::NRDMA_FRAGMENT_FAILED
-    }
+    if fine { sys::NRDMA_OK } else { sys::NRDMA_FRAGMENT_FAILED }
 }
 
 unsafe extern "C" fn execute_fragment<J: Job>(
@@ -563,8 +518,7 @@ unsafe extern "C" fn get_result_buffer<J: Job>(
     let Some(context) = NonNull::new(context) else {
         return ptr::null_mut();
     };
-    job.result_buffer(&Context(context), index)
-        .map_or(ptr::null_mut(), Buffer::into_raw)
+    job.result_buffer(&Context(context), index).map_or(ptr::null_mut(), Buffer::into_raw)
 }
 
 unsafe extern "C" fn receive_result<J: Job>(
@@ -602,13 +556,7 @@ unsafe extern "C" fn fragment_failed<J: Job>(
 ) {
     // SAFETY: `execute` put a `J` there, which outlives the job.
     let job = unsafe { &*user.cast::<J>() };
-    job.failed(
-        index,
-        &Failure {
-            status: why,
-            text: text_of(text),
-        },
-    );
+    job.failed(index, &Failure { status: why, text: text_of(text) });
 }
 
 unsafe extern "C" fn create<R: Replica>(

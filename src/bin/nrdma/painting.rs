@@ -114,9 +114,7 @@ impl Job for Painting<'_> {
             return false;
         }
         let wrapped = Delivery::of(received.index) == Delivery::Wrapped;
-        self.tally(received.host_id, |tally| {
-            tally.add(bytes.len() as u64, received, wrapped)
-        });
+        self.tally(received.host_id, |tally| tally.add(bytes.len() as u64, received, wrapped));
         if received.last {
             self.finished();
         }

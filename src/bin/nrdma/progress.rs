@@ -38,11 +38,7 @@ fn show(text: &str) {
 fn bar(done: u64, total: u64) -> String {
     let filled = (done * WIDTH).checked_div(total).unwrap_or(WIDTH).min(WIDTH);
     let mark = |n: u64, c: &str| c.repeat(usize::try_from(n).unwrap_or(0));
-    format!(
-        "\r[{}{}] {done}/{total} tiles",
-        mark(filled, "#"),
-        mark(WIDTH - filled, ".")
-    )
+    format!("\r[{}{}] {done}/{total} tiles", mark(filled, "#"), mark(WIDTH - filled, "."))
 }
 
 #[cfg(test)]

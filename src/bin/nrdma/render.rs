@@ -14,11 +14,7 @@ const MAX_ITERATIONS: u32 = 3000;
 /// Squared; large, so that the smooth count has no visible steps.
 const ESCAPE: f64 = 1.0e6;
 /// Direction of the light and its height over the plane.
-const LIGHT: (f64, f64, f64) = (
-    -std::f64::consts::FRAC_1_SQRT_2,
-    std::f64::consts::FRAC_1_SQRT_2,
-    1.3,
-);
+const LIGHT: (f64, f64, f64) = (-std::f64::consts::FRAC_1_SQRT_2, std::f64::consts::FRAC_1_SQRT_2, 1.3);
 
 /// A picture's size in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,11 +110,7 @@ fn iterate(mut re: [f64; SAMPLES], mut im: [f64; SAMPLES]) -> [Option<Escape>; S
         if square.iter().all(|s| *s <= ESCAPE) {
             continue;
         }
-        let points = zr
-            .iter_mut()
-            .zip(&mut zi)
-            .zip(dr.iter().zip(&di))
-            .zip(re.iter_mut().zip(&mut im));
+        let points = zr.iter_mut().zip(&mut zi).zip(dr.iter().zip(&di)).zip(re.iter_mut().zip(&mut im));
         for ((((zr, zi), (dr, di)), (re, im)), slot) in points.zip(&mut found) {
             if *zr * *zr + *zi * *zi > ESCAPE {
                 *slot = Some(escape(n, (*zr, *zi), (*dr, *di)));
@@ -158,11 +150,7 @@ fn escape(n: u32, z: (f64, f64), d: (f64, f64)) -> Escape {
     // z / d, made a unit vector.
     let u = (z.0 * d.0 + z.1 * d.1, z.1 * d.0 - z.0 * d.1);
     let length = u.0.hypot(u.1);
-    let normal = if length.is_finite() && length > 0.0 {
-        (u.0 / length, u.1 / length)
-    } else {
-        (0.0, 0.0)
-    };
+    let normal = if length.is_finite() && length > 0.0 { (u.0 / length, u.1 / length) } else { (0.0, 0.0) };
     Escape { count, normal }
 }
 
@@ -206,11 +194,7 @@ fn palette(turn: f64) -> [f64; 3] {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Clamped; `as` saturates besides.
 fn to_srgb(linear: f64) -> u8 {
     let linear = linear.clamp(0.0, 1.0);
-    let encoded = if linear <= 0.003_130_8 {
-        12.92 * linear
-    } else {
-        1.055 * linear.powf(1.0 / 2.4) - 0.055
-    };
+    let encoded = if linear <= 0.003_130_8 { 12.92 * linear } else { 1.055 * linear.powf(1.0 / 2.4) - 0.055 };
     (encoded * 255.0 + 0.5) as u8
 }
 
@@ -218,10 +202,7 @@ fn to_srgb(linear: f64) -> u8 {
 mod tests {
     use super::*;
 
-    const SIZE: Size = Size {
-        width: 96,
-        height: 54,
-    };
+    const SIZE: Size = Size { width: 96, height: 54 };
 
     fn render(tile: Tile) -> Vec<u8> {
         let mut out = vec![0; tile.bytes()];
@@ -231,35 +212,17 @@ mod tests {
 
     #[test]
     fn a_pixel_is_the_same_in_every_tile() {
-        let whole = render(Tile {
-            x: 0,
-            y: 0,
-            width: 96,
-            height: 54,
-        });
-        let part = render(Tile {
-            x: 10,
-            y: 7,
-            width: 5,
-            height: 3,
-        });
+        let whole = render(Tile { x: 0, y: 0, width: 96, height: 54 });
+        let part = render(Tile { x: 10, y: 7, width: 5, height: 3 });
         for y in 0..3 {
             let start = ((7 + y) * 96 + 10) * PIXEL;
-            assert_eq!(
-                part[y * 5 * PIXEL..(y + 1) * 5 * PIXEL],
-                whole[start..start + 5 * PIXEL]
-            );
+            assert_eq!(part[y * 5 * PIXEL..(y + 1) * 5 * PIXEL], whole[start..start + 5 * PIXEL]);
         }
     }
 
     #[test]
     fn the_picture_is_no_flat_surface() {
-        let whole = render(Tile {
-            x: 0,
-            y: 0,
-            width: 96,
-            height: 54,
-        });
+        let whole = render(Tile { x: 0, y: 0, width: 96, height: 54 });
         let mut colours: Vec<_> = whole.chunks(PIXEL).collect();
         colours.sort_unstable();
         colours.dedup();
@@ -269,12 +232,7 @@ mod tests {
 
     #[test]
     fn coarse_fills_blocks_and_cut_edges() {
-        let tile = Tile {
-            x: 3,
-            y: 2,
-            width: 13,
-            height: 11,
-        };
+        let tile = Tile { x: 3, y: 2, width: 13, height: 11 };
         let mut out = vec![0; tile.bytes()];
         coarse(SIZE, tile, 8, &mut out);
         let pixel = |x: usize, y: usize| out[(y * 13 + x) * PIXEL..][..PIXEL].to_vec();
@@ -292,9 +250,6 @@ mod tests {
 
     #[test]
     fn srgb_keeps_the_ends() {
-        assert_eq!(
-            (to_srgb(0.0), to_srgb(1.0), to_srgb(7.0), to_srgb(-1.0)),
-            (0, 255, 255, 0)
-        );
+        assert_eq!((to_srgb(0.0), to_srgb(1.0), to_srgb(7.0), to_srgb(-1.0)), (0, 255, 255, 0));
     }
 }

@@ -65,10 +65,7 @@ impl Scene {
     /// The payload that travels to the other hosts.
     pub(crate) fn encode(&self) -> [u8; 12] {
         let mut bytes = [0; 12];
-        for (part, value) in bytes
-            .chunks_exact_mut(4)
-            .zip([self.size.width, self.size.height, self.edge])
-        {
+        for (part, value) in bytes.chunks_exact_mut(4).zip([self.size.width, self.size.height, self.edge]) {
             part.copy_from_slice(&value.to_le_bytes());
         }
         bytes
@@ -77,14 +74,9 @@ impl Scene {
     /// Reads a payload back; None when it makes no sense.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; 12] = bytes.try_into().ok()?;
-        let mut values = bytes
-            .chunks_exact(4)
-            .map(|part| part.try_into().ok().map(u32::from_le_bytes));
+        let mut values = bytes.chunks_exact(4).map(|part| part.try_into().ok().map(u32::from_le_bytes));
         let (width, height, edge) = (values.next()??, values.next()??, values.next()??);
-        (width > 0 && height > 0 && edge > 0).then_some(Self {
-            size: Size { width, height },
-            edge,
-        })
+        (width > 0 && height > 0 && edge > 0).then_some(Self { size: Size { width, height }, edge })
     }
 }
 
@@ -93,10 +85,7 @@ mod tests {
     use super::*;
 
     fn scene(width: u32, height: u32, edge: u32) -> Scene {
-        Scene {
-            size: Size { width, height },
-            edge,
-        }
+        Scene { size: Size { width, height }, edge }
     }
 
     #[test]

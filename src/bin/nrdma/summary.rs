@@ -30,11 +30,7 @@ impl Tally {
     /// Counts a result.
     pub(crate) fn add(&mut self, bytes: u64, received: Received, wrapped: bool) {
         self.bytes += bytes;
-        let kind = if received.last {
-            &mut self.fragments
-        } else {
-            &mut self.early
-        };
+        let kind = if received.last { &mut self.fragments } else { &mut self.early };
         *kind += 1;
         if wrapped {
             self.wrapped += 1;
@@ -139,11 +135,7 @@ impl Summary<'_> {
         rows.push(self.host_row("here", "local", HERE));
         for peer in self.peers {
             let dead = self.killed.as_ref() == Some(&peer.name);
-            let name = if dead {
-                format!("{} (killed)", peer.name)
-            } else {
-                peer.name.clone()
-            };
+            let name = if dead { format!("{} (killed)", peer.name) } else { peer.name.clone() };
             rows.push(self.host_row(&name, &peer.transport, peer.host_id));
         }
         rows
@@ -152,14 +144,7 @@ impl Summary<'_> {
     fn host_row(&self, name: &str, engine: &str, host: u32) -> Vec<String> {
         let tally = self.tallies.get(&host).copied().unwrap_or_default();
         let mut row = vec![name.to_owned(), engine.to_owned()];
-        let counts = [
-            tally.fragments,
-            tally.early,
-            tally.mapped,
-            tally.direct,
-            tally.staged,
-            tally.copied,
-        ];
+        let counts = [tally.fragments, tally.early, tally.mapped, tally.direct, tally.staged, tally.copied];
         row.extend(counts.map(table::count));
         if tally.bytes == 0 {
             row.extend(["-".to_owned(), "-".to_owned()]);
@@ -176,16 +161,10 @@ impl Summary<'_> {
         let place = results - all.wrapped;
         let mapped = self.stats.bytes_mapped;
         let mut facts = vec![
-            (
-                "received",
-                format!("{results} results, {}", table::bytes(all.bytes)),
-            ),
+            ("received", format!("{results} results, {}", table::bytes(all.bytes))),
             (
                 "in place",
-                format!(
-                    "{} of {place} results into get_read_memory, made where they are read",
-                    all.mapped
-                ),
+                format!("{} of {place} results into get_read_memory, made where they are read", all.mapped),
             ),
             (
                 "wrapped",
@@ -195,35 +174,22 @@ impl Summary<'_> {
                     table::bytes(all.wrapped_bytes)
                 ),
             ),
-            (
-                "bytes mapped",
-                format!("{}, by the library's counter", table::bytes(mapped)),
-            ),
+            ("bytes mapped", format!("{}, by the library's counter", table::bytes(mapped))),
             ("bytes copied", self.copied()),
             ("cache", self.cache()),
         ];
         if let Some(name) = &self.killed {
             let again = self.stats.fragments_retried;
-            facts.push((
-                "killed",
-                format!("{name}, by SIGKILL, half way; fragments run again: {again}"),
-            ));
+            facts.push(("killed", format!("{name}, by SIGKILL, half way; fragments run again: {again}")));
         }
         facts.push(("wall time", format!("{:.3} s", self.wall.as_secs_f64())));
-        facts.push((
-            "picture",
-            format!("{}, {}", self.options.out.display(), self.check.text()),
-        ));
+        facts.push(("picture", format!("{}, {}", self.options.out.display(), self.check.text())));
         facts
     }
 
     /// The sum over all other hosts.
     fn remote(&self) -> Tally {
-        let others = self
-            .tallies
-            .iter()
-            .filter(|(host, _)| **host != HERE)
-            .map(|(_, tally)| tally);
+        let others = self.tallies.iter().filter(|(host, _)| **host != HERE).map(|(_, tally)| tally);
         others.fold(Tally::default(), |sum, tally| Tally {
             fragments: sum.fragments + tally.fragments,
             early: sum.early + tally.early,
@@ -241,11 +207,7 @@ impl Summary<'_> {
     fn copied(&self) -> String {
         let here = self.stats.bytes_copied + self.stats.bytes_staged;
         let there: u64 = self.reports.iter().flatten().map(|report| report.copied).sum();
-        format!(
-            "{} here, {} in the workers",
-            table::bytes(here),
-            table::bytes(there)
-        )
+        format!("{} here, {} in the workers", table::bytes(here), table::bytes(there))
     }
 
     fn cache(&self) -> String {
@@ -267,12 +229,7 @@ mod tests {
     const COPIED: i32 = 4;
 
     fn received(path: i32, last: bool) -> Received {
-        Received {
-            index: 0,
-            host_id: 7,
-            path,
-            last,
-        }
+        Received { index: 0, host_id: 7, path, last }
     }
 
     #[test]
@@ -304,39 +261,18 @@ mod tests {
 
     #[test]
     fn the_summary_names_hosts_paths_and_the_victim() {
-        let options = args::Demo {
-            hosts: 1,
-            ..args::Demo::default()
-        };
-        let peer = Peer {
-            host_id: 7,
-            alive: false,
-            name: "worker-1".to_owned(),
-            transport: "shm".to_owned(),
-        };
+        let options = args::Demo { hosts: 1, ..args::Demo::default() };
+        let peer =
+            Peer { host_id: 7, alive: false, name: "worker-1".to_owned(), transport: "shm".to_owned() };
         let mut tally = Tally::default();
         tally.add(1 << 20, received(sys::NRDMA_PATH_MAPPED, true), false);
         tally.add(1 << 10, received(COPIED, true), true);
-        let stats = Stats {
-            bytes_mapped: 1 << 20,
-            bytes_copied: 1 << 10,
-            fragments_retried: 2,
-            ..Stats::default()
-        };
+        let stats =
+            Stats { bytes_mapped: 1 << 20, bytes_copied: 1 << 10, fragments_retried: 2, ..Stats::default() };
         let summary = Summary {
             options: &options,
             peers: &[peer],
-            tallies: [
-                (
-                    HERE,
-                    Tally {
-                        fragments: 3,
-                        ..Tally::default()
-                    },
-                ),
-                (7, tally),
-            ]
-            .into(),
+            tallies: [(HERE, Tally { fragments: 3, ..Tally::default() }), (7, tally)].into(),
             stats: &stats,
             reports: &[None],
             killed: Some("worker-1".to_owned()),

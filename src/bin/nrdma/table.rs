@@ -5,12 +5,8 @@ use std::fmt::Write;
 /// row is the heading.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|s| s.chars().count())
-            .max()
-    };
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|s| s.chars().count()).max();
     let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
@@ -51,11 +47,7 @@ pub(crate) fn bytes(count: u64) -> String {
 
 /// A number, or a dash for zero.
 pub(crate) fn count(value: u64) -> String {
-    if value == 0 {
-        "-".to_owned()
-    } else {
-        value.to_string()
-    }
+    if value == 0 { "-".to_owned() } else { value.to_string() }
 }
 
 #[cfg(test)]
@@ -65,25 +57,16 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
-        let text = columns(&[
-            row(["host", "engine", "n"]),
-            row(["a", "shm", "12"]),
-            row(["long name", "-", "3"]),
-        ]);
-        assert_eq!(
-            text,
-            "host       engine   n\na          shm     12\nlong name  -        3\n"
-        );
+        let text =
+            columns(&[row(["host", "engine", "n"]), row(["a", "shm", "12"]), row(["long name", "-", "3"])]);
+        assert_eq!(text, "host       engine   n\na          shm     12\nlong name  -        3\n");
         assert_eq!(columns(&[]), "");
     }
 
     #[test]
     fn bytes_take_a_fitting_unit() {
         let all = [0, 1023, 1024, 64 << 10, 5 << 20, 3 << 30].map(bytes);
-        assert_eq!(
-            all,
-            ["0 B", "1023 B", "1.0 KiB", "64.0 KiB", "5.0 MiB", "3.0 GiB"]
-        );
+        assert_eq!(all, ["0 B", "1023 B", "1.0 KiB", "64.0 KiB", "5.0 MiB", "3.0 GiB"]);
     }
 
     #[test]

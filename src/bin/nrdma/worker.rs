@@ -12,12 +12,8 @@ use crate::sys::nrdma_uuid;
 pub(crate) const GOODBYE: Duration = Duration::from_secs(5);
 
 impl Replica for Scene {
-    const CLASS: nrdma_uuid = nrdma_uuid {
-        id1: 0x9d1c_54f2,
-        id2: 0x4b0a_27e6,
-        id3: 0x5ac3_91b8,
-        id4: 0x07fe_a1d4,
-    };
+    const CLASS: nrdma_uuid =
+        nrdma_uuid { id1: 0x9d1c_54f2, id2: 0x4b0a_27e6, id3: 0x5ac3_91b8, id4: 0x07fe_a1d4 };
 
     fn create(payload: &[u8]) -> Option<Self> {
         Self::decode(payload)
@@ -37,9 +33,7 @@ impl Replica for Scene {
 
 /// Renders straight into the result's memory where that can be had.
 fn paint(scene: &Scene, index: u64, context: &Context) -> Result<Buffer, Failure> {
-    let tile = scene
-        .tile(index)
-        .ok_or_else(|| Failure::own("there is no such tile"))?;
+    let tile = scene.tile(index).ok_or_else(|| Failure::own("there is no such tile"))?;
     let mut buffer = context.write_memory(tile.bytes())?;
     if Delivery::of(index) == Delivery::TwoSteps {
         render::coarse(scene.size, tile, COARSE_BLOCK, buffer.bytes_mut());
@@ -75,11 +69,7 @@ impl Report {
     pub(crate) fn read(line: &str) -> Option<Self> {
         let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
         let mut next = || numbers.next().flatten();
-        Some(Self {
-            copied: next()?,
-            cache_hits: next()?,
-            cache_misses: next()?,
-        })
+        Some(Self { copied: next()?, cache_hits: next()?, cache_misses: next()? })
     }
 }
 
@@ -119,11 +109,7 @@ mod tests {
 
     #[test]
     fn a_report_survives_the_pipe() {
-        let report = Report {
-            copied: 2,
-            cache_hits: 3,
-            cache_misses: 4,
-        };
+        let report = Report { copied: 2, cache_hits: 3, cache_misses: 4 };
         assert_eq!(Report::read(&report.line()), Some(report));
         assert_eq!(Report::read(""), None);
         assert_eq!(Report::read("1 2"), None);

@@ -80,17 +80,12 @@ impl Keys {
     }
 
     fn proof_mac(&self, role: Role) -> Result<Hmac<Sha256>> {
-        Ok(mac(&self.root)?
-            .chain_update(role.proof_label())
-            .chain_update(self.transcript))
+        Ok(mac(&self.root)?.chain_update(role.proof_label()).chain_update(self.transcript))
     }
 
     /// Seals what `role` sends.
     pub(crate) fn seal(&self, role: Role) -> Result<Seal> {
-        Ok(Seal {
-            key: self.derive(role.key_label())?,
-            sequence: 0,
-        })
+        Ok(Seal { key: self.derive(role.key_label())?, sequence: 0 })
     }
 
     /// A key for a named purpose.
@@ -115,15 +110,9 @@ impl Seal {
 
     /// Checks and removes the MAC.
     pub(crate) fn open<'m>(&mut self, sealed: &'m [u8]) -> Result<&'m [u8]> {
-        let split = sealed
-            .len()
-            .checked_sub(MAC_BYTES)
-            .and_then(|at| sealed.split_at_checked(at));
+        let split = sealed.len().checked_sub(MAC_BYTES).and_then(|at| sealed.split_at_checked(at));
         let Some((message, tag)) = split else {
-            return Err(Error::protocol(format!(
-                "a sealed message of {} bytes is too short",
-                sealed.len()
-            )));
+            return Err(Error::protocol(format!("a sealed message of {} bytes is too short", sealed.len())));
         };
         let sequence = self.sequence;
         self.next(message)?.verify_truncated_left(tag).map_err(|_| {
@@ -136,9 +125,7 @@ impl Seal {
     }
 
     fn next(&mut self, message: &[u8]) -> Result<Hmac<Sha256>> {
-        let mac = mac(&self.key)?
-            .chain_update(self.sequence.to_le_bytes())
-            .chain_update(message);
+        let mac = mac(&self.key)?.chain_update(self.sequence.to_le_bytes()).chain_update(message);
         self.sequence = self.sequence.wrapping_add(1);
         Ok(mac)
     }
@@ -194,19 +181,13 @@ mod tests {
     #[test]
     fn seals_catch_changes_repeats_and_reflection() {
         let keys = keys(b"secret");
-        let (mut out, mut into) = (
-            keys.seal(Role::Connector).unwrap(),
-            keys.seal(Role::Connector).unwrap(),
-        );
+        let (mut out, mut into) = (keys.seal(Role::Connector).unwrap(), keys.seal(Role::Connector).unwrap());
         let first = out.close(b"first".to_vec()).unwrap();
         let second = out.close(b"second".to_vec()).unwrap();
         assert_eq!(into.open(&first).unwrap(), b"first");
         assert_eq!(into.open(&first).unwrap_err().kind, Kind::AuthFailed);
         assert_eq!(into.open(&second).unwrap_err().kind, Kind::AuthFailed);
-        assert_eq!(
-            keys.seal(Role::Listener).unwrap().open(&first).unwrap_err().kind,
-            Kind::AuthFailed
-        );
+        assert_eq!(keys.seal(Role::Listener).unwrap().open(&first).unwrap_err().kind, Kind::AuthFailed);
         let mut changed = first.clone();
         changed[0] ^= 1;
         assert!(keys.seal(Role::Connector).unwrap().open(&changed).is_err());

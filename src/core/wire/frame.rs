@@ -25,26 +25,14 @@ pub(crate) enum Target {
     /// A buffer that the peer cannot reach: send the bytes.
     Unreachable { capacity: u64 },
     /// A window of an announced region.
-    Window {
-        key: RegionKey,
-        offset: u64,
-        capacity: u64,
-        alias: bool,
-    },
+    Window { key: RegionKey, offset: u64, capacity: u64, alias: bool },
 }
 
 /// One control frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// A job of which fragments will follow.
-    JobOpen {
-        job: u64,
-        class: Uuid,
-        count: u64,
-        payload: u64,
-        thread_limit: u64,
-        priority: i32,
-    },
+    JobOpen { job: u64, class: Uuid, count: u64, payload: u64, thread_limit: u64, priority: i32 },
     /// No more fragments of the job will come: destroy the replica.
     JobClose { job: u64 },
     /// The job is abandoned: tell the replica.
@@ -52,13 +40,7 @@ pub(crate) enum Frame {
     /// Execute this.
     Fragment { place: Place, target: Target },
     /// A result is in place.
-    Result {
-        place: Place,
-        sequence: u32,
-        part: Part,
-        path: Path,
-        size: u64,
-    },
+    Result { place: Place, sequence: u32, part: Part, path: Path, size: u64 },
     /// The fragment failed.
     Failed { place: Place, kind: Kind, text: String },
     /// The requester's callback for an intermediate result has returned.
@@ -115,10 +97,7 @@ pub(crate) enum Encoded {
 
 impl Encoded {
     fn new() -> Self {
-        Self::Small {
-            bytes: [0; SMALL],
-            len: 0,
-        }
+        Self::Small { bytes: [0; SMALL], len: 0 }
     }
     fn push(&mut self, more: &[u8]) {
         if let Self::Small { bytes, len } = self {
@@ -171,10 +150,7 @@ struct Reader<'a>(&'a [u8]);
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let Some((head, rest)) = self.0.split_first_chunk::<N>() else {
-            return Err(Error::protocol(format!(
-                "a frame ends {} bytes short",
-                N - self.0.len()
-            )));
+            return Err(Error::protocol(format!("a frame ends {} bytes short", N - self.0.len())));
         };
         self.0 = rest;
         Ok(*head)
@@ -192,17 +168,10 @@ impl Reader<'_> {
         Ok([self.u32()?, self.u32()?, self.u32()?, self.u32()?])
     }
     fn place(&mut self) -> Result<Place> {
-        Ok(Place {
-            job: self.u64()?,
-            index: self.u64()?,
-            attempt: self.u32()?,
-        })
+        Ok(Place { job: self.u64()?, index: self.u64()?, attempt: self.u32()? })
     }
     fn key(&mut self) -> Result<RegionKey> {
-        Ok(RegionKey {
-            id: self.u64()?,
-            generation: self.u32()?,
-        })
+        Ok(RegionKey { id: self.u64()?, generation: self.u32()? })
     }
 }
 
@@ -211,20 +180,8 @@ impl Frame {
     pub(crate) fn encode(&self) -> Encoded {
         let mut out = Encoded::new();
         match self {
-            Self::JobOpen {
-                job,
-                class,
-                count,
-                payload,
-                thread_limit,
-                priority,
-            } => {
-                out.byte(1)
-                    .u64(*job)
-                    .uuid(class)
-                    .u64(*count)
-                    .u64(*payload)
-                    .u64(*thread_limit);
+            Self::JobOpen { job, class, count, payload, thread_limit, priority } => {
+                out.byte(1).u64(*job).uuid(class).u64(*count).u64(*payload).u64(*thread_limit);
                 out.u32(priority.cast_unsigned());
             }
             Self::JobClose { job } => {
@@ -238,12 +195,7 @@ impl Frame {
                 match target {
                     Target::Bytes => out.byte(0),
                     Target::Unreachable { capacity } => out.byte(1).u64(*capacity),
-                    Target::Window {
-                        key,
-                        offset,
-                        capacity,
-                        alias,
-                    } => out
+                    Target::Window { key, offset, capacity, alias } => out
                         .byte(2 + u8::from(*alias))
                         .u64(key.id)
                         .u32(key.generation)
@@ -251,30 +203,16 @@ impl Frame {
                         .u64(*capacity),
                 };
             }
-            Self::Result {
-                place,
-                sequence,
-                part,
-                path,
-                size,
-            } => {
+            Self::Result { place, sequence, part, path, size } => {
                 let part = match part {
                     Part::Partial => 0,
                     Part::Final => 1,
                     Part::Nothing => 2,
                 };
-                out.byte(5)
-                    .place(place)
-                    .u32(*sequence)
-                    .byte(part)
-                    .byte(*path as u8)
-                    .u64(*size);
+                out.byte(5).place(place).u32(*sequence).byte(part).byte(*path as u8).u64(*size);
             }
             Self::Failed { place, kind, text } => {
-                let kind = KINDS
-                    .iter()
-                    .position(|k| k == kind)
-                    .and_then(|n| u8::try_from(n).ok());
+                let kind = KINDS.iter().position(|k| k == kind).and_then(|n| u8::try_from(n).ok());
                 out.byte(6).place(place).byte(kind.unwrap_or_default());
                 out.push(cut(text, MAX_FRAME - SMALL).as_bytes());
             }
@@ -319,12 +257,9 @@ impl Frame {
                 target: match r.byte()? {
                     0 => Target::Bytes,
                     1 => Target::Unreachable { capacity: r.u64()? },
-                    n @ (2 | 3) => Target::Window {
-                        key: r.key()?,
-                        offset: r.u64()?,
-                        capacity: r.u64()?,
-                        alias: n == 3,
-                    },
+                    n @ (2 | 3) => {
+                        Target::Window { key: r.key()?, offset: r.u64()?, capacity: r.u64()?, alias: n == 3 }
+                    }
                     n => return Err(Error::protocol(format!("unknown result target {n}"))),
                 },
             },
@@ -353,11 +288,7 @@ impl Frame {
                 r.0 = &[];
                 Self::Failed { place, kind, text }
             }
-            7 => Self::Ack {
-                place: r.place()?,
-                sequence: r.u32()?,
-                ok: r.byte()? != 0,
-            },
+            7 => Self::Ack { place: r.place()?, sequence: r.u32()?, ok: r.byte()? != 0 },
             8 => Self::ClassAdd { class: r.uuid()? },
             9 => Self::ClassRemove { class: r.uuid()? },
             10 => Self::Goodbye,
@@ -387,15 +318,8 @@ mod tests {
     use super::*;
 
     fn all() -> Vec<Frame> {
-        let place = Place {
-            job: 1,
-            index: u64::MAX - 1,
-            attempt: 3,
-        };
-        let key = RegionKey {
-            id: 1 << 40,
-            generation: 7,
-        };
+        let place = Place { job: 1, index: u64::MAX - 1, attempt: 3 };
+        let key = RegionKey { id: 1 << 40, generation: 7 };
         vec![
             Frame::JobOpen {
                 job: 9,
@@ -407,63 +331,18 @@ mod tests {
             },
             Frame::JobClose { job: 1 },
             Frame::JobCancel { job: u64::MAX },
+            Frame::Fragment { place, target: Target::Bytes },
+            Frame::Fragment { place, target: Target::Unreachable { capacity: 1 << 40 } },
             Frame::Fragment {
                 place,
-                target: Target::Bytes,
+                target: Target::Window { key, offset: 64, capacity: 1 << 35, alias: true },
             },
-            Frame::Fragment {
-                place,
-                target: Target::Unreachable { capacity: 1 << 40 },
-            },
-            Frame::Fragment {
-                place,
-                target: Target::Window {
-                    key,
-                    offset: 64,
-                    capacity: 1 << 35,
-                    alias: true,
-                },
-            },
-            Frame::Fragment {
-                place,
-                target: Target::Window {
-                    key,
-                    offset: 0,
-                    capacity: 1,
-                    alias: false,
-                },
-            },
-            Frame::Result {
-                place,
-                sequence: 4,
-                part: Part::Partial,
-                path: Path::Mapped,
-                size: 1 << 34,
-            },
-            Frame::Result {
-                place,
-                sequence: 0,
-                part: Part::Final,
-                path: Path::Staged,
-                size: 0,
-            },
-            Frame::Result {
-                place,
-                sequence: 0,
-                part: Part::Nothing,
-                path: Path::None,
-                size: 0,
-            },
-            Frame::Failed {
-                place,
-                kind: Kind::Panic,
-                text: "it broke: ü".into(),
-            },
-            Frame::Ack {
-                place,
-                sequence: 1,
-                ok: false,
-            },
+            Frame::Fragment { place, target: Target::Window { key, offset: 0, capacity: 1, alias: false } },
+            Frame::Result { place, sequence: 4, part: Part::Partial, path: Path::Mapped, size: 1 << 34 },
+            Frame::Result { place, sequence: 0, part: Part::Final, path: Path::Staged, size: 0 },
+            Frame::Result { place, sequence: 0, part: Part::Nothing, path: Path::None, size: 0 },
+            Frame::Failed { place, kind: Kind::Panic, text: "it broke: ü".into() },
+            Frame::Ack { place, sequence: 1, ok: false },
             Frame::ClassAdd { class: [4; 4] },
             Frame::ClassRemove { class: [5; 4] },
             Frame::Goodbye,
@@ -493,10 +372,7 @@ mod tests {
             let bytes = frame.encode().as_ref().to_vec();
             let texts = matches!(frame, Frame::Failed { .. });
             for n in 0..bytes.len() {
-                assert!(
-                    texts || Frame::decode(&bytes[..n]).is_err(),
-                    "{frame:?} cut to {n}"
-                );
+                assert!(texts || Frame::decode(&bytes[..n]).is_err(), "{frame:?} cut to {n}");
             }
             let mut more = bytes.clone();
             more.push(0);
@@ -514,16 +390,8 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_at_a_character() {
-        let place = Place {
-            job: 0,
-            index: 0,
-            attempt: 0,
-        };
-        let frame = Frame::Failed {
-            place,
-            kind: Kind::Panic,
-            text: "ü".repeat(5000),
-        };
+        let place = Place { job: 0, index: 0, attempt: 0 };
+        let frame = Frame::Failed { place, kind: Kind::Panic, text: "ü".repeat(5000) };
         let bytes = frame.encode();
         assert!(bytes.as_ref().len() <= MAX_FRAME);
         let Frame::Failed { text, .. } = Frame::decode(bytes.as_ref()).unwrap() else {

@@ -70,12 +70,8 @@ pub(crate) fn accept(control: &mut dyn Control, side: &Side<'_>, deadline: Insta
 /// Random bytes.
 pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| {
-        Error::new(
-            Kind::NotSupported,
-            format!("the system gave no random bytes: {e}"),
-        )
-    })?;
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::new(Kind::NotSupported, format!("the system gave no random bytes: {e}")))?;
     Ok(bytes)
 }
 
@@ -115,19 +111,10 @@ fn connect_with(
     let ours = offers(side.engines, &session, talk.control);
     talk.say(sealed::OFFERS, |to| Offer::encode_all(&ours, to))?;
     let choice = Choice::decode(&talk.hear(sealed::CHOICE)?)?;
-    let both = |offers: &[Offer]| {
-        offers
-            .iter()
-            .any(|o| o.engine == choice.engine && o.unfit.is_none())
-    };
+    let both = |offers: &[Offer]| offers.iter().any(|o| o.engine == choice.engine && o.unfit.is_none());
     let engine = side.engines.iter().position(|e| e.name() == choice.engine);
     match engine.filter(|_| both(&ours) && both(&theirs)) {
-        Some(engine) => Ok(Agreed {
-            peer,
-            session,
-            engine,
-            why_not: choice.why_not,
-        }),
+        Some(engine) => Ok(Agreed { peer, session, engine, why_not: choice.why_not }),
         None => Err(Error::protocol(format!(
             "the listener chose engine {:?}, which was not offered",
             choice.engine
@@ -179,19 +166,11 @@ fn accept_with(
     talk.say(sealed::CHOICE, |to| choice.encode(to))?;
     let engine = side.engines.iter().position(|e| e.name() == choice.engine);
     let engine = engine.ok_or_else(|| Error::protocol("an engine that is not ours was chosen"))?;
-    Ok(Agreed {
-        peer,
-        session,
-        engine,
-        why_not: choice.why_not,
-    })
+    Ok(Agreed { peer, session, engine, why_not: choice.why_not })
 }
 
 fn complete(own: &Hello) -> Result<Hello> {
-    Ok(Hello {
-        process: hello::process_name()?,
-        ..own.clone()
-    })
+    Ok(Hello { process: hello::process_name()?, ..own.clone() })
 }
 
 fn session(keys: &Keys, role: Role, own: &Hello, peer: &Hello) -> Result<Session> {
@@ -227,40 +206,22 @@ fn choose(ours: &[Offer], theirs: &[Offer], own_name: &str, peer_name: &str) -> 
                 let unknown = theirs.iter().take_while(|offer| offer.engine != own.engine);
                 let unknown = unknown.filter(|offer| ours.iter().all(|own| own.engine != offer.engine));
                 why_not.extend(unknown.map(|o| (o.engine.clone(), format!("not offered by {own_name}"))));
-                return Ok(Choice {
-                    engine: own.engine.clone(),
-                    why_not,
-                });
+                return Ok(Choice { engine: own.engine.clone(), why_not });
             }
             (Some(reason), _) => format!("{own_name}: {reason}"),
-            (
-                None,
-                Some(Offer {
-                    unfit: Some(reason), ..
-                }),
-            ) => format!("{peer_name}: {reason}"),
+            (None, Some(Offer { unfit: Some(reason), .. })) => format!("{peer_name}: {reason}"),
             (None, None) => format!("not offered by {peer_name}"),
         };
         why_not.push((own.engine.clone(), reason));
     }
-    let reasons: Vec<_> = why_not
-        .iter()
-        .map(|(engine, reason)| format!("{engine} ({reason})"))
-        .collect();
-    let text = format!(
-        "{own_name} and {peer_name} have no engine in common: {}",
-        reasons.join(", ")
-    );
+    let reasons: Vec<_> = why_not.iter().map(|(engine, reason)| format!("{engine} ({reason})")).collect();
+    let text = format!("{own_name} and {peer_name} have no engine in common: {}", reasons.join(", "));
     Err(Error::new(Kind::Unreachable, text))
 }
 
 fn choose_version(first: &[u8], ours: &RangeInclusive<u16>) -> Result<u16> {
-    let short = || {
-        Error::protocol(format!(
-            "the first message has {} bytes and is no nrdma greeting",
-            first.len()
-        ))
-    };
+    let short =
+        || Error::protocol(format!("the first message has {} bytes and is no nrdma greeting", first.len()));
     let rest = first.strip_prefix(MAGIC.as_slice()).ok_or_else(short)?;
     let (min, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
     let (max, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
@@ -287,12 +248,7 @@ fn version_mismatch(connector: RangeInclusive<u16>, listener: &RangeInclusive<u1
 }
 
 fn check_answer(answer: &[u8], versions: &RangeInclusive<u16>, policy: &Policy<'_>) -> Result<()> {
-    let short = || {
-        Error::protocol(format!(
-            "the answer has {} bytes and is no nrdma greeting",
-            answer.len()
-        ))
-    };
+    let short = || Error::protocol(format!("the answer has {} bytes and is no nrdma greeting", answer.len()));
     let rest = answer.strip_prefix(MAGIC.as_slice()).ok_or_else(short)?;
     let (version, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
     let (mode, rest) = rest.split_first().ok_or_else(short)?;

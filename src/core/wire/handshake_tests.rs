@@ -20,14 +20,8 @@ struct Fake {
 
 fn pair() -> (Fake, Fake) {
     let ((a, from_a), (b, from_b)) = (channel(), channel());
-    let end = |out, into| Fake {
-        out,
-        into,
-        own_uid: 1000,
-        peer_uid: 1000,
-        sent: 0,
-        wire: Box::new(|_, _| ()),
-    };
+    let end =
+        |out, into| Fake { out, into, own_uid: 1000, peer_uid: 1000, sent: 0, wire: Box::new(|_, _| ()) };
     (end(a, from_b), end(b, from_a))
 }
 
@@ -36,9 +30,7 @@ impl Control for Fake {
         let mut bytes = bytes.to_vec();
         (self.wire)(self.sent, &mut bytes);
         self.sent += 1;
-        self.out
-            .send(bytes)
-            .map_err(|_| Error::new(Kind::PeerLost, "hung up"))
+        self.out.send(bytes).map_err(|_| Error::new(Kind::PeerLost, "hung up"))
     }
     fn receive(&mut self, limit: usize, deadline: Instant) -> Result<(Vec<u8>, Vec<Share>)> {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -90,23 +82,12 @@ impl Default for Setup {
     fn default() -> Self {
         let engines: Vec<Arc<dyn Engine>> =
             vec![Arc::new(Named("inproc", None)), Arc::new(Named("shm", None))];
-        Self {
-            policy: SAME,
-            versions: VERSIONS,
-            engines,
-            refuse: None,
-        }
+        Self { policy: SAME, versions: VERSIONS, engines, refuse: None }
     }
 }
 
 fn hello(name: &str, instance: u64) -> Hello {
-    Hello {
-        name: name.into(),
-        instance,
-        host_id: instance as u32,
-        credits: 3,
-        ..Hello::default()
-    }
+    Hello { name: name.into(), instance, host_id: instance as u32, credits: 3, ..Hello::default() }
 }
 
 fn run(fake: &mut Fake, setup: &Setup, own: &Hello, connector: bool) -> Result<Agreed> {
@@ -114,12 +95,7 @@ fn run(fake: &mut Fake, setup: &Setup, own: &Hello, connector: bool) -> Result<A
         Some(text) => Err(Error::new(Kind::Refused, format!("{text} {}", peer.host_id))),
         None => Ok(()),
     };
-    let side = Side {
-        own,
-        policy: setup.policy,
-        engines: &setup.engines,
-        admit: &admit,
-    };
+    let side = Side { own, policy: setup.policy, engines: &setup.engines, admit: &admit };
     let deadline = Instant::now() + Duration::from_secs(10);
     match connector {
         true => connect_with(fake, &side, deadline, setup.versions.clone()),
@@ -154,28 +130,16 @@ fn assert_both(both: Both, kind: Kind, words: &[&str]) {
 #[test]
 fn both_ends_agree() {
     for policy in [SAME, Policy::Token(b"0123456789abcdef"), Policy::Insecure] {
-        let setup = || Setup {
-            policy,
-            ..Setup::default()
-        };
+        let setup = || Setup { policy, ..Setup::default() };
         let (client, server) = shake(setup(), setup());
         let (client, server) = (client.unwrap(), server.unwrap());
-        assert_eq!(
-            (client.peer.name.as_str(), server.peer.name.as_str()),
-            ("server", "client")
-        );
+        assert_eq!((client.peer.name.as_str(), server.peer.name.as_str()), ("server", "client"));
         assert_eq!((client.peer.host_id, server.peer.credits), (2, 3));
         assert_eq!(client.session.id, server.session.id);
         assert_eq!(client.session.key, server.session.key);
         assert!(client.session.connector && !server.session.connector);
-        assert_eq!(
-            (client.session.own_instance, client.session.peer_instance),
-            (1, 2)
-        );
-        assert_eq!(
-            (server.session.own_instance, server.session.peer_instance),
-            (2, 1)
-        );
+        assert_eq!((client.session.own_instance, client.session.peer_instance), (1, 2));
+        assert_eq!((server.session.own_instance, server.session.peer_instance), (2, 1));
         assert!(client.session.same_process && server.session.same_process);
         assert_eq!((client.engine, server.engine), (0, 0));
         assert!(client.why_not.is_empty());
@@ -193,51 +157,24 @@ fn sessions_never_repeat() {
 #[test]
 fn the_wrong_secret_is_refused_on_both_ends() {
     static OTHER: [u8; 32] = [8; 32];
-    let other = Setup {
-        policy: Policy::SameUser(&OTHER),
-        ..Setup::default()
-    };
-    assert_both(
-        shake(other, Setup::default()),
-        Kind::AuthFailed,
-        &["proof", "cookie"],
-    );
-    let token = |token| Setup {
-        policy: Policy::Token(token),
-        ..Setup::default()
-    };
+    let other = Setup { policy: Policy::SameUser(&OTHER), ..Setup::default() };
+    assert_both(shake(other, Setup::default()), Kind::AuthFailed, &["proof", "cookie"]);
+    let token = |token| Setup { policy: Policy::Token(token), ..Setup::default() };
     let both = shake(token(b"0123456789abcdef"), token(b"0123456789abcdeF"));
     assert_both(both, Kind::AuthFailed, &["proof", "auth_token"]);
 }
 
 #[test]
 fn modes_must_match() {
-    let token = Setup {
-        policy: Policy::Token(b"0123456789abcdef"),
-        ..Setup::default()
-    };
-    assert_both(
-        shake(token, Setup::default()),
-        Kind::AuthFailed,
-        &["\"token\"", "\"same user\""],
-    );
-    let insecure = Setup {
-        policy: Policy::Insecure,
-        ..Setup::default()
-    };
-    assert_both(
-        shake(Setup::default(), insecure),
-        Kind::AuthFailed,
-        &["\"insecure\"", "\"same user\""],
-    );
+    let token = Setup { policy: Policy::Token(b"0123456789abcdef"), ..Setup::default() };
+    assert_both(shake(token, Setup::default()), Kind::AuthFailed, &["\"token\"", "\"same user\""]);
+    let insecure = Setup { policy: Policy::Insecure, ..Setup::default() };
+    assert_both(shake(Setup::default(), insecure), Kind::AuthFailed, &["\"insecure\"", "\"same user\""]);
 }
 
 #[test]
 fn short_tokens_are_refused() {
-    let short = Setup {
-        policy: Policy::Token(b"short"),
-        ..Setup::default()
-    };
+    let short = Setup { policy: Policy::Token(b"short"), ..Setup::default() };
     let error = shake(short, Setup::default()).0.err().unwrap();
     assert_eq!(error.kind, Kind::InvalidParameter);
     assert!(error.text.contains('5') && error.text.contains("16"), "{error}");
@@ -247,11 +184,7 @@ fn short_tokens_are_refused() {
 fn other_users_are_refused_by_either_end() {
     let (mut a, b) = pair();
     a.peer_uid = 1001;
-    assert_both(
-        shake_over((a, b), Setup::default(), Setup::default()),
-        Kind::AuthFailed,
-        &["1000", "1001"],
-    );
+    assert_both(shake_over((a, b), Setup::default(), Setup::default()), Kind::AuthFailed, &["1000", "1001"]);
     let (a, mut b) = pair();
     b.peer_uid = 0;
     assert_both(
@@ -260,10 +193,7 @@ fn other_users_are_refused_by_either_end() {
         &["1000", "user 0"],
     );
     // A token is enough for another user.
-    let token = || Setup {
-        policy: Policy::Token(b"0123456789abcdef"),
-        ..Setup::default()
-    };
+    let token = || Setup { policy: Policy::Token(b"0123456789abcdef"), ..Setup::default() };
     let (mut a, b) = pair();
     a.peer_uid = 1001;
     assert!(shake_over((a, b), token(), token()).0.is_ok());
@@ -271,10 +201,7 @@ fn other_users_are_refused_by_either_end() {
 
 #[test]
 fn versions_are_negotiated() {
-    let speaks = |versions| Setup {
-        versions,
-        ..Setup::default()
-    };
+    let speaks = |versions| Setup { versions, ..Setup::default() };
     assert!(shake(speaks(1..=3), speaks(2..=5)).0.is_ok());
     let both = shake(speaks(1..=2), speaks(3..=4));
     assert_both(both, Kind::VersionMismatch, &["1..2", "3..4"]);
@@ -284,10 +211,7 @@ fn versions_are_negotiated() {
 
 #[test]
 fn a_refusal_reaches_the_other_end_in_words() {
-    let picky = || Setup {
-        refuse: Some("no room for host id"),
-        ..Setup::default()
-    };
+    let picky = || Setup { refuse: Some("no room for host id"), ..Setup::default() };
     let both = shake(Setup::default(), picky());
     assert_both(both, Kind::Refused, &["no room for host id 1"]);
     let both = shake(picky(), Setup::default());
@@ -297,45 +221,22 @@ fn a_refusal_reaches_the_other_end_in_words() {
 #[test]
 fn the_listener_chooses_and_both_know_why() {
     let engines = |list: &[(&'static str, Option<&'static str>)]| Setup {
-        engines: list
-            .iter()
-            .map(|(name, unfit)| Arc::new(Named(name, *unfit)) as Arc<dyn Engine>)
-            .collect(),
+        engines: list.iter().map(|(name, unfit)| Arc::new(Named(name, *unfit)) as Arc<dyn Engine>).collect(),
         ..Setup::default()
     };
     let client = engines(&[("ucx", None), ("shm", None), ("inproc", None), ("tcp", None)]);
-    let server = engines(&[
-        ("rdma", None),
-        ("inproc", Some("elsewhere")),
-        ("tcp", None),
-        ("shm", None),
-    ]);
+    let server = engines(&[("rdma", None), ("inproc", Some("elsewhere")), ("tcp", None), ("shm", None)]);
     let (client, server) = shake(client, server);
     let (client, server) = (client.unwrap(), server.unwrap());
     assert_eq!((client.engine, server.engine), (3, 2));
     assert_eq!(client.why_not, server.why_not);
-    let why = |engine: &str| {
-        client
-            .why_not
-            .iter()
-            .find(|(e, _)| e == engine)
-            .unwrap()
-            .1
-            .clone()
-    };
+    let why = |engine: &str| client.why_not.iter().find(|(e, _)| e == engine).unwrap().1.clone();
     assert!(why("rdma").contains("not offered by client"));
     assert!(why("inproc").contains("server: elsewhere"));
     assert!(why("ucx").contains("not offered by server"));
 
-    let both = shake(
-        engines(&[("shm", Some("no memfd"))]),
-        engines(&[("shm", None), ("tcp", None)]),
-    );
-    assert_both(
-        both,
-        Kind::Unreachable,
-        &["no engine in common", "client: no memfd", "tcp"],
-    );
+    let both = shake(engines(&[("shm", Some("no memfd"))]), engines(&[("shm", None), ("tcp", None)]));
+    assert_both(both, Kind::Unreachable, &["no engine in common", "client: no memfd", "tcp"]);
 }
 
 /// Flips one byte of each message in turn, at each end: never agreement, never a hang.
@@ -355,10 +256,7 @@ fn any_changed_message_ends_in_an_error() {
                 let (client, server) = shake_over((a, b), Setup::default(), Setup::default());
                 // Whoever sends the last message cannot know that it was changed.
                 let last = !connector && message == 3;
-                assert!(
-                    client.is_err() && (server.is_err() || last),
-                    "{connector} {message} {at}"
-                );
+                assert!(client.is_err() && (server.is_err() || last), "{connector} {message} {at}");
             }
         }
     }
@@ -399,9 +297,7 @@ fn a_recorded_exchange_cannot_be_replayed() {
     for message in recorded.try_iter() {
         a.out.send(message).unwrap();
     }
-    let error = run(&mut b, &Setup::default(), &hello("server", 2), false)
-        .err()
-        .unwrap();
+    let error = run(&mut b, &Setup::default(), &hello("server", 2), false).err().unwrap();
     assert_eq!(error.kind, Kind::AuthFailed);
 }
 
@@ -411,20 +307,11 @@ fn a_silent_stranger_is_given_up() {
     let setup = Setup::default();
     let admit = |_: &Hello| Ok(());
     let own = hello("server", 2);
-    let side = Side {
-        own: &own,
-        policy: setup.policy,
-        engines: &setup.engines,
-        admit: &admit,
-    };
-    let error = accept(&mut b, &side, Instant::now() + Duration::from_millis(30))
-        .err()
-        .unwrap();
+    let side = Side { own: &own, policy: setup.policy, engines: &setup.engines, admit: &admit };
+    let error = accept(&mut b, &side, Instant::now() + Duration::from_millis(30)).err().unwrap();
     assert_eq!(error.kind, Kind::TimedOut);
     let start = Instant::now();
-    let error = accept(&mut b, &side, start + Duration::from_secs(3600))
-        .err()
-        .unwrap();
+    let error = accept(&mut b, &side, start + Duration::from_secs(3600)).err().unwrap();
     assert_eq!(error.kind, Kind::TimedOut);
     assert!(start.elapsed() < TIME_LIMIT * 3);
 }

@@ -78,12 +78,7 @@ impl Hello {
         section(to, tag::INSTANCE, &self.instance.to_le_bytes());
         section(to, tag::HOST_ID, &self.host_id.to_le_bytes());
         section(to, tag::CREDITS, &self.credits.to_le_bytes());
-        let classes = self
-            .classes
-            .iter()
-            .take(MAX_CLASSES)
-            .flatten()
-            .flat_map(|word| word.to_le_bytes());
+        let classes = self.classes.iter().take(MAX_CLASSES).flatten().flat_map(|word| word.to_le_bytes());
         section(to, tag::CLASSES, &classes.collect::<Vec<u8>>());
         section(to, tag::PROCESS, &self.process);
     }
@@ -143,18 +138,11 @@ impl Offer {
             if tag != tag::OFFER {
                 continue;
             }
-            let (fit, value) = value
-                .split_first()
-                .ok_or_else(|| Error::protocol("an empty offer"))?;
+            let (fit, value) = value.split_first().ok_or_else(|| Error::protocol("an empty offer"))?;
             let (engine, reason) = unpair(value)?;
-            offers.push(Offer {
-                engine,
-                unfit: (*fit == 0).then_some(reason),
-            });
+            offers.push(Offer { engine, unfit: (*fit == 0).then_some(reason) });
             if offers.len() > MAX_ENGINES {
-                return Err(Error::protocol(format!(
-                    "more than {MAX_ENGINES} engines offered"
-                )));
+                return Err(Error::protocol(format!("more than {MAX_ENGINES} engines offered")));
             }
         }
         Ok(offers)
@@ -172,10 +160,7 @@ impl Choice {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut choice = Choice {
-            engine: String::new(),
-            why_not: Vec::new(),
-        };
+        let mut choice = Choice { engine: String::new(), why_not: Vec::new() };
         for item in Sections(bytes) {
             match item? {
                 (tag::CHOSEN, value) => choice.engine = text(value, MAX_NAME),
@@ -216,9 +201,7 @@ fn pair(to: &mut Vec<u8>, first: &str, second: &str) {
 }
 
 fn unpair(bytes: &[u8]) -> Result<(String, String)> {
-    let split = bytes
-        .split_first()
-        .and_then(|(len, rest)| rest.split_at_checked(usize::from(*len)));
+    let split = bytes.split_first().and_then(|(len, rest)| rest.split_at_checked(usize::from(*len)));
     let (first, second) = split.ok_or_else(|| Error::protocol("an engine's name is cut off"))?;
     Ok((text(first, MAX_NAME), text(second, MAX_TEXT)))
 }
@@ -302,22 +285,13 @@ mod tests {
     #[test]
     fn offers_and_choices_round_trip() {
         let offers = vec![
-            Offer {
-                engine: "inproc".into(),
-                unfit: Some("another process".into()),
-            },
-            Offer {
-                engine: "shm".into(),
-                unfit: None,
-            },
+            Offer { engine: "inproc".into(), unfit: Some("another process".into()) },
+            Offer { engine: "shm".into(), unfit: None },
         ];
         let mut bytes = Vec::new();
         Offer::encode_all(&offers, &mut bytes);
         assert_eq!(Offer::decode_all(&bytes).unwrap(), offers);
-        let choice = Choice {
-            engine: "shm".into(),
-            why_not: vec![("inproc".into(), "no".into())],
-        };
+        let choice = Choice { engine: "shm".into(), why_not: vec![("inproc".into(), "no".into())] };
         let mut bytes = Vec::new();
         choice.encode(&mut bytes);
         assert_eq!(Choice::decode(&bytes).unwrap(), choice);

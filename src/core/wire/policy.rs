@@ -22,10 +22,7 @@ impl Policy<'_> {
             Policy::SameUser(cookie) => Ok(cookie.as_slice()),
             Policy::Token(token) if token.len() >= MIN_TOKEN => Ok(token),
             Policy::Token(token) => {
-                let text = format!(
-                    "a token of {} bytes is too short; it needs {MIN_TOKEN}",
-                    token.len()
-                );
+                let text = format!("a token of {} bytes is too short; it needs {MIN_TOKEN}", token.len());
                 Err(Error::invalid(text))
             }
             Policy::Insecure => Ok(&[]),

@@ -32,18 +32,12 @@ pub(super) struct Talk<'c> {
 impl<'c> Talk<'c> {
     pub(super) fn new(control: &'c mut dyn Control, deadline: Instant) -> Self {
         let deadline = deadline.min(Instant::now() + TIME_LIMIT);
-        Self {
-            control,
-            deadline,
-            transcript: Transcript::default(),
-        }
+        Self { control, deadline, transcript: Transcript::default() }
     }
 
     pub(super) fn say(&mut self, message: &[u8]) -> Result<()> {
         self.transcript.add(message);
-        self.control
-            .send(message, &[], self.deadline)
-            .map_err(|e| explain(e, self.control))
+        self.control.send(message, &[], self.deadline).map_err(|e| explain(e, self.control))
     }
 
     pub(super) fn hear(&mut self) -> Result<Vec<u8>> {
@@ -126,9 +120,7 @@ impl SealedTalk<'_> {
         let mut message = vec![kind];
         body(&mut message);
         let message = self.out.close(message)?;
-        self.control
-            .send(&message, &[], self.deadline)
-            .map_err(|e| explain(e, self.control))
+        self.control.send(&message, &[], self.deadline).map_err(|e| explain(e, self.control))
     }
 
     pub(super) fn hear(&mut self, expected: u8) -> Result<Vec<u8>> {
@@ -186,16 +178,10 @@ fn explain(error: Error, control: &dyn Control) -> Error {
     match error.kind {
         Kind::PeerLost => Error::new(
             Kind::Refused,
-            format!(
-                "the peer at {address} hung up during the handshake: {}",
-                error.text
-            ),
+            format!("the peer at {address} hung up during the handshake: {}", error.text),
         ),
         Kind::TimedOut => {
-            let text = format!(
-                "the peer at {address} was silent in the handshake: {}",
-                error.text
-            );
+            let text = format!("the peer at {address} was silent in the handshake: {}", error.text);
             Error::new(Kind::TimedOut, text)
         }
         _ => error,

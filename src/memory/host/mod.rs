@@ -31,9 +31,9 @@ impl Memory for HostMemory {
                 let mapping = Mapping::shared_aligned(&file, bytes, alignment(bytes))?;
                 Ok((Arc::new(HostBlock::shared(mapping)), Some(file)))
             }
-            Kind::Wrapped | Kind::Window => Err(Error::invalid(format!(
-                "{kind:?} memory is somebody else's and cannot be allocated"
-            ))),
+            Kind::Wrapped | Kind::Window => {
+                Err(Error::invalid(format!("{kind:?} memory is somebody else's and cannot be allocated")))
+            }
         }
     }
 

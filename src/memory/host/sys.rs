@@ -38,10 +38,7 @@ impl HostBlock {
         Self::new(mapping, Pages::Window)
     }
     fn new(mapping: Mapping, pages: Pages) -> Self {
-        Self {
-            mapping,
-            pages: AtomicU8::new(pages as u8),
-        }
+        Self { mapping, pages: AtomicU8::new(pages as u8) }
     }
     fn is(&self, pages: Pages) -> bool {
         self.pages.load(Ordering::Acquire) == pages as u8
@@ -129,9 +126,7 @@ fn inside(block: &dyn Block, offset: usize, len: usize) -> Result<usize> {
     let capacity = block.capacity();
     match offset.checked_add(len) {
         Some(end) if end <= capacity => Ok(block.address() + offset),
-        _ => Err(Error::invalid(format!(
-            "{len} bytes at {offset} do not lie inside {capacity} bytes"
-        ))),
+        _ => Err(Error::invalid(format!("{len} bytes at {offset} do not lie inside {capacity} bytes"))),
     }
 }
 
@@ -147,11 +142,7 @@ fn copy_between(
 }
 
 fn write(to: &dyn Block, offset: usize, bytes: &[u8]) -> Result<()> {
-    move_bytes(
-        inside(to, offset, bytes.len())?,
-        bytes.as_ptr().expose_provenance(),
-        bytes.len(),
-    );
+    move_bytes(inside(to, offset, bytes.len())?, bytes.as_ptr().expose_provenance(), bytes.len());
     Ok(())
 }
 

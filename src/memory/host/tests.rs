@@ -16,10 +16,7 @@ fn blocks_are_aligned_and_large_enough() {
         for bytes in [1, 65536, 65537, 2 << 20, (2 << 20) + 1] {
             let (block, share) = HostMemory.allocate(kind, bytes).unwrap();
             assert!(block.capacity() >= bytes);
-            assert_eq!(
-                block.address() % if bytes >= 2 << 20 { 2 << 20 } else { 65536 },
-                0
-            );
+            assert_eq!(block.address() % if bytes >= 2 << 20 { 2 << 20 } else { 65536 }, 0);
             assert_eq!(share.is_some(), kind == Kind::Shared);
         }
     }
@@ -49,11 +46,7 @@ fn wrapped_memory_is_only_touched_inside() {
     assert!(block.write(1, &[3; 100]).is_err());
     block.discard();
     drop(block);
-    assert!(
-        host.iter()
-            .enumerate()
-            .all(|(i, b)| *b == if (100..200).contains(&i) { 2 } else { 1 })
-    );
+    assert!(host.iter().enumerate().all(|(i, b)| *b == if (100..200).contains(&i) { 2 } else { 1 }));
 }
 
 #[test]

@@ -51,10 +51,7 @@ impl End {
     fn new(seat: Seat) -> Result<Self> {
         let bell = || {
             Bell::new().map_err(|e| {
-                Error::new(
-                    Kind::OutOfMemory,
-                    format!("no eventfd: {e}; raise the limit of open files"),
-                )
+                Error::new(Kind::OutOfMemory, format!("no eventfd: {e}; raise the limit of open files"))
             })
         };
         Ok(Self {
@@ -112,10 +109,7 @@ impl End {
 
 impl Pair {
     pub(super) fn new(connector: Seat, listener: Seat) -> Result<Self> {
-        Ok(Self {
-            connector: End::new(connector)?,
-            listener: End::new(listener)?,
-        })
+        Ok(Self { connector: End::new(connector)?, listener: End::new(listener)? })
     }
 }
 
@@ -131,37 +125,20 @@ pub(super) struct InprocLink {
 impl InprocLink {
     pub(super) fn start(pair: Arc<Pair>, connector: bool, address: String) -> Result<Arc<Self>> {
         let pid = std::process::id();
-        let link = Arc::new(Self {
-            pair,
-            connector,
-            address,
-            pid,
-        });
+        let link = Arc::new(Self { pair, connector, address, pid });
         // A link that fails here unwatches itself when it is dropped.
         let own = link.own();
-        own.seat
-            .leader
-            .watch(own.leader_bell.raw(), own.seat.token, true)?;
-        own.seat
-            .progress
-            .watch(own.progress_bell.raw(), own.seat.token, true)?;
+        own.seat.leader.watch(own.leader_bell.raw(), own.seat.token, true)?;
+        own.seat.progress.watch(own.progress_bell.raw(), own.seat.token, true)?;
         Ok(link)
     }
 
     fn own(&self) -> &End {
-        if self.connector {
-            &self.pair.connector
-        } else {
-            &self.pair.listener
-        }
+        if self.connector { &self.pair.connector } else { &self.pair.listener }
     }
 
     fn peer(&self) -> &End {
-        if self.connector {
-            &self.pair.listener
-        } else {
-            &self.pair.connector
-        }
+        if self.connector { &self.pair.listener } else { &self.pair.connector }
     }
 
     fn lost(&self, why: &str) -> Error {
@@ -196,10 +173,7 @@ impl Link for InprocLink {
     fn send(&self, frame: &[u8]) -> Result<()> {
         self.check_open()?;
         if frame.len() > MAX_FRAME {
-            return Err(Error::invalid(format!(
-                "a frame of {} bytes exceeds {MAX_FRAME}",
-                frame.len()
-            )));
+            return Err(Error::invalid(format!("a frame of {} bytes exceeds {MAX_FRAME}", frame.len())));
         }
         if !self.peer().push(frame) {
             return Err(self.lost(&format!("the peer left {MAX_QUEUED} bytes of frames unread")));
@@ -254,17 +228,11 @@ impl Link for InprocLink {
     }
 
     fn announce(&self, _key: RegionKey, _capacity: u64, _share: Share) -> Result<()> {
-        Err(Error::new(
-            Kind::NotSupported,
-            "nodes in one process share no regions",
-        ))
+        Err(Error::new(Kind::NotSupported, "nodes in one process share no regions"))
     }
 
     fn forget(&self, _key: RegionKey) -> Result<()> {
-        Err(Error::new(
-            Kind::NotSupported,
-            "nodes in one process share no regions",
-        ))
+        Err(Error::new(Kind::NotSupported, "nodes in one process share no regions"))
     }
 
     /// The receiving node copies in this thread, before this returns.
@@ -272,18 +240,10 @@ impl Link for InprocLink {
         self.check_open()?;
         let len = span.len.checked_sub(skip);
         let len = len.ok_or_else(|| Error::invalid(format!("{skip} bytes skipped of {}", span.len)))?;
-        let rest = Span {
-            block: Arc::clone(&span.block),
-            offset: span.offset + skip,
-            len,
-        };
+        let rest = Span { block: Arc::clone(&span.block), offset: span.offset + skip, len };
         let seat = &self.peer().seat;
-        let chunk = Chunk {
-            span: rest,
-            done: None,
-        };
-        seat.direct
-            .incoming(seat.token, Incoming::Data { place, offset, chunk })?;
+        let chunk = Chunk { span: rest, done: None };
+        seat.direct.incoming(seat.token, Incoming::Data { place, offset, chunk })?;
         Ok(len)
     }
 

@@ -30,10 +30,6 @@ impl Engine for Inproc {
         deadline: Instant,
     ) -> Result<Arc<dyn Link>> {
         let pair = registry::meet(session, seat, &control.address(), deadline)?;
-        Ok(link::InprocLink::start(
-            pair,
-            session.connector,
-            control.address(),
-        )?)
+        Ok(link::InprocLink::start(pair, session.connector, control.address())?)
     }
 }

@@ -37,9 +37,7 @@ pub(super) fn meet(session: &Session, seat: &Seat, address: &str, deadline: Inst
     let mut meetings = registry.meetings();
     if let Some(Meeting::Waiting(connector, other)) = meetings.get(&session.id) {
         if *connector == session.connector {
-            return Err(Error::protocol(format!(
-                "{address}: both halves of a session are the same end"
-            )));
+            return Err(Error::protocol(format!("{address}: both halves of a session are the same end")));
         }
         let pair = Arc::new(match session.connector {
             true => Pair::new(seat.clone(), other.clone())?,

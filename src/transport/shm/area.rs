@@ -64,13 +64,7 @@ mod tests {
         let short = map::create_sealed(c"nrdma-test", AREA_BYTES / 2).unwrap();
         assert_eq!(Area::adopt(&short).err().unwrap().kind, Kind::ProtocolError);
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert!(
-            Area::adopt(&file.into())
-                .err()
-                .unwrap()
-                .text
-                .contains("not sealed")
-        );
+        assert!(Area::adopt(&file.into()).err().unwrap().text.contains("not sealed"));
         let (_ours, fd) = Area::create().unwrap();
         assert!(Area::adopt(&fd).is_ok());
     }

@@ -20,10 +20,7 @@ pub(super) fn attach(
     deadline: Instant,
 ) -> Result<Arc<ShmLink>> {
     let bell = Bell::new().map_err(|e| {
-        Error::new(
-            Kind::OutOfMemory,
-            format!("no eventfd: {e}; raise the limit of open files"),
-        )
+        Error::new(Kind::OutOfMemory, format!("no eventfd: {e}; raise the limit of open files"))
     })?;
     let (area, peer_bell) = if session.connector {
         let (area, memory) = Area::create()?;
@@ -44,16 +41,7 @@ pub(super) fn attach(
     };
     let address = control.address();
     let socket = Socket::from_descriptor(control.into_share());
-    ShmLink::start(Parts {
-        area,
-        out,
-        into,
-        bell,
-        peer_bell,
-        socket,
-        address,
-        seat: seat.clone(),
-    })
+    ShmLink::start(Parts { area, out, into, bell, peer_bell, socket, address, seat: seat.clone() })
 }
 
 fn receive<const N: usize>(control: &mut dyn Control, what: &[u8], deadline: Instant) -> Result<[Share; N]> {

@@ -23,12 +23,7 @@ struct Victim {
 impl Victim {
     fn new() -> Self {
         let (node, attached, socket, memory) = attach(|memory, bell| vec![memory, bell]);
-        Self {
-            node,
-            link: attached.unwrap(),
-            socket,
-            memory,
-        }
+        Self { node, link: attached.unwrap(), socket, memory }
     }
     fn write(&self, offset: usize, word: u32) {
         let at = std::ptr::with_exposed_provenance_mut::<u32>(self.memory.address() + offset);
@@ -61,9 +56,7 @@ type Attached = (Arc<Node>, Result<Arc<dyn Link>>, Socket, map::Mapping);
 fn attach(shares: impl Fn(OwnedFd, OwnedFd) -> Vec<OwnedFd>) -> Attached {
     let listener = Unix.listen("unix:").unwrap();
     let socket = Socket::new().unwrap();
-    socket
-        .connect(&Name::Path(listener.bound()["unix:".len()..].into()))
-        .unwrap();
+    socket.connect(&Name::Path(listener.bound()["unix:".len()..].into())).unwrap();
     let control: Box<dyn Control> = listener.accept().unwrap().unwrap();
     let memory = map::create_sealed(c"nrdma-test", AREA_BYTES).unwrap();
     let mapping = map::Mapping::shared(&memory, AREA_BYTES).unwrap();
@@ -82,9 +75,7 @@ fn lies_at_attach_are_refused() {
     let file = || OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
     let lies: [(&str, Lie); 3] = [
         ("1 descriptors", |memory, _| vec![memory]),
-        ("3 descriptors", |memory, bell| {
-            vec![memory.try_clone().unwrap(), memory, bell]
-        }),
+        ("3 descriptors", |memory, bell| vec![memory.try_clone().unwrap(), memory, bell]),
         ("sealed", |_, bell| vec![bell.try_clone().unwrap(), bell]),
     ];
     for (words, lie) in lies {
@@ -146,11 +137,7 @@ fn lies_in_the_socket_are_protocol_errors() {
         (&[5], Some(&memory)),
     ];
     for (bytes, share) in cases {
-        assert_eq!(
-            Victim::new().service_error(bytes, share).kind,
-            Kind::ProtocolError,
-            "{bytes:?}"
-        );
+        assert_eq!(Victim::new().service_error(bytes, share).kind, Kind::ProtocolError, "{bytes:?}");
     }
 }
 

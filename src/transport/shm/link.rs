@@ -92,10 +92,7 @@ impl ShmLink {
             out: parts.out,
             into: parts.into,
             outbox: Mutex::new(Outbox::new()),
-            inbox: Mutex::new(Inbox {
-                reader: Reader::starting_at(0),
-                buffer: EMPTY_RECORD,
-            }),
+            inbox: Mutex::new(Inbox { reader: Reader::starting_at(0), buffer: EMPTY_RECORD }),
             position: AtomicU32::new(0),
             backlog: AtomicBool::new(false),
             state: AtomicU8::new(OPEN),
@@ -112,9 +109,7 @@ impl ShmLink {
         });
         // A link that fails here unwatches itself when it is dropped.
         link.seat.leader.watch(link.bell.raw(), link.seat.token, true)?;
-        link.seat
-            .progress
-            .watch(link.socket.raw(), link.seat.token, false)?;
+        link.seat.progress.watch(link.socket.raw(), link.seat.token, false)?;
         Ok(link)
     }
 
@@ -146,9 +141,7 @@ impl ShmLink {
     }
 
     fn peer_gone(&self) -> Error {
-        let _ = self
-            .state
-            .compare_exchange(OPEN, PEER_GONE, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.state.compare_exchange(OPEN, PEER_GONE, Ordering::AcqRel, Ordering::Acquire);
         self.lost("the peer hung up")
     }
 
@@ -210,10 +203,7 @@ impl ShmLink {
             kind::STAGED => self.hand_staged(record, sink),
             kind::RELEASE => self.take_back(record),
             kind::NUDGE => self.drain(),
-            other => Err(Error::protocol(format!(
-                "{}: a ring record of kind {other}",
-                self.address
-            ))),
+            other => Err(Error::protocol(format!("{}: a ring record of kind {other}", self.address))),
         }
     }
 
@@ -221,22 +211,11 @@ impl ShmLink {
         let (target, bytes) = Target::decode(record)?;
         let len = bytes.len();
         if len > MAX_INLINE || target.offset.checked_add(len as u64).is_none() {
-            return Err(Error::protocol(format!(
-                "inline data of {len} bytes for offset {}",
-                target.offset
-            )));
+            return Err(Error::protocol(format!("inline data of {len} bytes for offset {}", target.offset)));
         }
-        let span = Span {
-            block: Arc::new(InlineBlock(bytes.into())),
-            offset: 0,
-            len,
-        };
+        let span = Span { block: Arc::new(InlineBlock(bytes.into())), offset: 0, len };
         let chunk = Chunk { span, done: None };
-        sink(Incoming::Data {
-            place: target.place,
-            offset: target.offset,
-            chunk,
-        })
+        sink(Incoming::Data { place: target.place, offset: target.offset, chunk })
     }
 
     fn hand_staged(&self, record: &[u8], sink: &mut Sink<'_>) -> Result<()> {
@@ -258,37 +237,22 @@ impl ShmLink {
                 let _ = link.record(kind::RELEASE, &target.slot.to_le_bytes(), &[]);
             }
         });
-        let chunk = Chunk {
-            span: Span {
-                block,
-                offset: 0,
-                len,
-            },
-            done: Some(done),
-        };
-        sink(Incoming::Data {
-            place: target.place,
-            offset: target.offset,
-            chunk,
-        })
+        let chunk = Chunk { span: Span { block, offset: 0, len }, done: Some(done) };
+        sink(Incoming::Data { place: target.place, offset: target.offset, chunk })
     }
 
     fn take_back(&self, record: &[u8]) -> Result<()> {
         let slot = record.try_into().map_or(u32::MAX, u32::from_le_bytes);
         match self.staged_out.give_back(slot) {
             true => Ok(()),
-            false => Err(Error::protocol(format!(
-                "{}: staged slot {slot} was not in use",
-                self.address
-            ))),
+            false => Err(Error::protocol(format!("{}: staged slot {slot} was not in use", self.address))),
         }
     }
 
     fn put_inline(&self, target: &Target, span: &Span, from: usize) -> Result<()> {
         let mut bytes = [0; MAX_INLINE];
-        let room = bytes
-            .get_mut(..target.len as usize)
-            .ok_or_else(|| Error::invalid("too long for a record"))?;
+        let room =
+            bytes.get_mut(..target.len as usize).ok_or_else(|| Error::invalid("too long for a record"))?;
         span.block.read(from, room)?;
         self.record(kind::INLINE, &target.encode(), room)
     }
@@ -328,10 +292,7 @@ impl ShmLink {
         match self.socket.wait(Ready::Write, deadline) {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let text = format!(
-                    "{}: the peer read no message for {SOCKET_PATIENCE:?}",
-                    self.address
-                );
+                let text = format!("{}: the peer read no message for {SOCKET_PATIENCE:?}", self.address);
                 Err(Error::new(Kind::TimedOut, text))
             }
             Err(e) => Err(self.socket_failed(&e)),
@@ -401,10 +362,7 @@ impl Link for ShmLink {
     fn send(&self, frame: &[u8]) -> Result<()> {
         self.check_open()?;
         if frame.len() > MAX_FRAME {
-            return Err(Error::invalid(format!(
-                "a frame of {} bytes exceeds {MAX_FRAME}",
-                frame.len()
-            )));
+            return Err(Error::invalid(format!("a frame of {} bytes exceeds {MAX_FRAME}", frame.len())));
         }
         self.record(kind::FRAME, frame, &[])
     }
@@ -422,10 +380,7 @@ impl Link for ShmLink {
         let mut count = 0;
         while count < limit {
             let mut starved = false;
-            let Some(head) = inbox
-                .reader
-                .pop(self.in_ring(), &mut inbox.buffer, &mut starved)?
-            else {
+            let Some(head) = inbox.reader.pop(self.in_ring(), &mut inbox.buffer, &mut starved)? else {
                 break;
             };
             self.position.store(inbox.reader.position(), Ordering::Release);
@@ -442,8 +397,7 @@ impl Link for ShmLink {
     }
 
     fn attention(&self, who: Attention) -> bool {
-        self.in_ring()
-            .set_attention(who, self.position.load(Ordering::Acquire))
+        self.in_ring().set_attention(who, self.position.load(Ordering::Acquire))
     }
 
     /// The sink must not wait for another thread that may be in here.
@@ -493,12 +447,7 @@ impl Link for ShmLink {
             // At most STAGED_BYTES.
             let wire_len = u32::try_from(len).unwrap_or(0);
             let from = span.offset + skip + done;
-            let target = Target {
-                place,
-                offset: at,
-                slot: 0,
-                len: wire_len,
-            };
+            let target = Target { place, offset: at, slot: 0, len: wire_len };
             if len <= MAX_INLINE {
                 self.put_inline(&target, span, from)?;
             } else {

@@ -66,16 +66,12 @@ impl Message {
         }
         let (id, rest) = rest.split_first_chunk()?;
         let (generation, rest) = rest.split_first_chunk()?;
-        let key = RegionKey {
-            id: u64::from_le_bytes(*id),
-            generation: u32::from_le_bytes(*generation),
-        };
+        let key = RegionKey { id: u64::from_le_bytes(*id), generation: u32::from_le_bytes(*generation) };
         match (*kind, rest) {
             (FORGET, []) => Some(Message::Forget(key)),
-            (REGION, rest) => Some(Message::Region {
-                key,
-                capacity: u64::from_le_bytes(rest.try_into().ok()?),
-            }),
+            (REGION, rest) => {
+                Some(Message::Region { key, capacity: u64::from_le_bytes(rest.try_into().ok()?) })
+            }
             _ => None,
         }
     }
@@ -94,10 +90,7 @@ mod tests {
             Message::Heartbeat,
             Message::Staged,
             Message::Forget(key),
-            Message::Region {
-                key,
-                capacity: 1 << 40,
-            },
+            Message::Region { key, capacity: 1 << 40 },
         ];
         for message in all {
             let mut bytes = message.encode();

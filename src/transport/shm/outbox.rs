@@ -28,11 +28,7 @@ pub(super) enum Sent {
 
 impl Outbox {
     pub(super) fn new() -> Self {
-        Self {
-            writer: Writer::starting_at(0),
-            waiting: VecDeque::new(),
-            bytes: 0,
-        }
+        Self { writer: Writer::starting_at(0), waiting: VecDeque::new(), bytes: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -52,11 +48,7 @@ impl Outbox {
         self.waiting.push_back(record);
         // The ring must have been seen full by the oldest that waits: only then the reader tells of room.
         self.drain(ring)?;
-        Ok(if self.is_empty() {
-            Sent::InRing
-        } else {
-            Sent::Waits
-        })
+        Ok(if self.is_empty() { Sent::InRing } else { Sent::Waits })
     }
 
     /// Into the ring at once, or not at all.

@@ -23,11 +23,7 @@ impl Drop for Killed {
 fn command(task: &str, address: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args([
-            "--exact",
-            "--nocapture",
-            "transport::conformance::processes::child",
-        ])
+        .args(["--exact", "--nocapture", "transport::conformance::processes::child"])
         .env(ADDRESS, address)
         .env(TASK, task)
         .stdout(Stdio::null())
@@ -48,30 +44,16 @@ fn start(task: &str, result: usize) -> (Killed, Arc<Node>, Arc<dyn Link>) {
         thread::sleep(Duration::from_millis(2));
     };
     let all = engines();
-    let own = Hello {
-        name: "parent".into(),
-        instance: 1,
-        ..Hello::default()
-    };
+    let own = Hello { name: "parent".into(), instance: 1, ..Hello::default() };
     let policy = Policy::SameUser(&COOKIE);
-    let side = Side {
-        own: &own,
-        policy,
-        engines: &all,
-        admit: &|_: &Hello| Ok(()),
-    };
+    let side = Side { own: &own, policy, engines: &all, admit: &|_: &Hello| Ok(()) };
     let agreed = handshake::accept(control.as_mut(), &side, soon()).unwrap();
     assert_eq!(agreed.peer.name, task);
     assert_eq!(all[agreed.engine].name(), "shm");
     let (better, reason) = &agreed.why_not[0];
-    assert!(
-        better == "inproc" && reason.contains("different processes"),
-        "{reason}"
-    );
+    assert!(better == "inproc" && reason.contains("different processes"), "{reason}");
     let node = Node::new(result);
-    let link = all[agreed.engine]
-        .attach(&agreed.session, control, &node.seat(), soon())
-        .unwrap();
+    let link = all[agreed.engine].attach(&agreed.session, control, &node.seat(), soon()).unwrap();
     (child, node, link)
 }
 
@@ -91,23 +73,12 @@ fn child() {
     });
     let mut control = Unix.connect(&address, soon()).unwrap();
     let all = engines();
-    let own = Hello {
-        name: task.clone(),
-        instance: 2,
-        ..Hello::default()
-    };
+    let own = Hello { name: task.clone(), instance: 2, ..Hello::default() };
     let policy = Policy::SameUser(&COOKIE);
-    let side = Side {
-        own: &own,
-        policy,
-        engines: &all,
-        admit: &|_: &Hello| Ok(()),
-    };
+    let side = Side { own: &own, policy, engines: &all, admit: &|_: &Hello| Ok(()) };
     let agreed = handshake::connect(control.as_mut(), &side, soon()).unwrap();
     let node = Node::new(0);
-    let link = all[agreed.engine]
-        .attach(&agreed.session, control, &node.seat(), soon())
-        .unwrap();
+    let link = all[agreed.engine].attach(&agreed.session, control, &node.seat(), soon()).unwrap();
     match task.as_str() {
         "serve" => serve(&node, link.as_ref()),
         "flood" => flood(link.as_ref()),
@@ -123,11 +94,7 @@ fn cycles() {
     for round in 0..100 {
         on_each(|engine| {
             let ((a, at_a), (b, at_b)) = connect(engine, 5000);
-            let span = Span {
-                block: Plain::of(pattern(5000)),
-                offset: 0,
-                len: 5000,
-            };
+            let span = Span { block: Plain::of(pattern(5000)), offset: 0, len: 5000 };
             at_a.send(b"x").unwrap();
             assert_eq!(at_a.put(PLACE, 0, &span, 0).unwrap(), 5000);
             b.poll_until(at_b.as_ref(), |b| b.data() == 5000);
@@ -204,11 +171,7 @@ fn flood(link: &dyn Link) {
 }
 
 fn put(node: &Arc<Node>, link: &dyn Link) {
-    let span = Span {
-        block: Plain::of(pattern(PUT)),
-        offset: 0,
-        len: PUT,
-    };
+    let span = Span { block: Plain::of(pattern(PUT)), offset: 0, len: PUT };
     loop {
         let mut sent = 0;
         while sent < PUT {
@@ -267,8 +230,7 @@ fn a_region_and_a_frame_arrive_together_a_thousand_times() {
     let (_child, node, link) = start("serve", 0);
     for n in 0..1000_u64 {
         let key = RegionKey { id: n, generation: 1 };
-        link.announce(key, 4096, map::create_sealed(c"nrdma-test", 4096).unwrap())
-            .unwrap();
+        link.announce(key, 4096, map::create_sealed(c"nrdma-test", 4096).unwrap()).unwrap();
         assert_eq!(ask(&node, link.as_ref(), 1)[1], 1);
         link.forget(key).unwrap();
         let deadline = Instant::now() + LONG;
@@ -305,9 +267,7 @@ fn a_killed_flood_leaves_whole_frames_and_is_noticed() {
                 expected += 1;
             }
         };
-        node.poll_until(link.as_ref(), |node| {
-            !node.inbox.lock().unwrap().frames.is_empty()
-        });
+        node.poll_until(link.as_ref(), |node| !node.inbox.lock().unwrap().frames.is_empty());
         let end = Instant::now() + Duration::from_micros(500 + round * 977);
         while Instant::now() < end {
             check(node.frames());
@@ -364,21 +324,13 @@ fn measure_send_and_poll() {
             }
             best = best.min(start.elapsed());
         }
-        eprintln!(
-            "{}: send + poll of 48 bytes {} ns",
-            engine.name(),
-            best.as_nanos() / 100_000
-        );
+        eprintln!("{}: send + poll of 48 bytes {} ns", engine.name(), best.as_nanos() / 100_000);
         measure_put(&engine);
         let idle = Instant::now();
         for _ in 0..100_000 {
             at_b.poll(64, &mut |_| Ok(())).unwrap();
         }
-        eprintln!(
-            "{}: idle poll {} ns",
-            engine.name(),
-            idle.elapsed().as_nanos() / 100_000
-        );
+        eprintln!("{}: idle poll {} ns", engine.name(), idle.elapsed().as_nanos() / 100_000);
     }
 }
 
@@ -394,11 +346,7 @@ fn measure_put(engine: &Arc<dyn Engine>) {
         std::hint::black_box(&mut target);
         copying = copying.min(start.elapsed());
     }
-    let span = Span {
-        block: Plain::of(source),
-        offset: 0,
-        len: SIZE,
-    };
+    let span = Span { block: Plain::of(source), offset: 0, len: SIZE };
     let mut best = Duration::MAX;
     for round in 1..=5 {
         let start = Instant::now();
@@ -421,9 +369,5 @@ fn measure_put(engine: &Arc<dyn Engine>) {
         best = best.min(start.elapsed());
     }
     let ratio = best.as_secs_f64() / copying.as_secs_f64();
-    eprintln!(
-        "{}: put of 64 MiB {ratio:.2} of memcpy, {} ns",
-        engine.name(),
-        best.as_nanos()
-    );
+    eprintln!("{}: put of 64 MiB {ratio:.2} of memcpy, {} ns", engine.name(), best.as_nanos());
 }

@@ -66,15 +66,7 @@ impl Target {
             attempt: u32::from_le_bytes(*attempt),
         };
         let offset = u64::from_le_bytes(*offset);
-        Some((
-            Self {
-                place,
-                offset,
-                slot: u32::from_le_bytes(*slot),
-                len: u32::from_le_bytes(*len),
-            },
-            rest,
-        ))
+        Some((Self { place, offset, slot: u32::from_le_bytes(*slot), len: u32::from_le_bytes(*len) }, rest))
     }
 
     /// The staged slot and length, if they exist.
@@ -84,10 +76,7 @@ impl Target {
             || len > STAGED_BYTES
             || self.offset.checked_add(u64::from(self.len)).is_none()
         {
-            let text = format!(
-                "staged data in slot {slot} of {len} bytes for offset {}",
-                self.offset
-            );
+            let text = format!("staged data in slot {slot} of {len} bytes for offset {}", self.offset);
             return Err(Error::protocol(text));
         }
         Ok((slot, len))
@@ -101,38 +90,15 @@ mod tests {
 
     #[test]
     fn targets_round_trip_and_are_checked() {
-        let place = Place {
-            job: 1,
-            index: Place::PAYLOAD,
-            attempt: 3,
-        };
-        let target = Target {
-            place,
-            offset: 4,
-            slot: 5,
-            len: 6,
-        };
+        let place = Place { job: 1, index: Place::PAYLOAD, attempt: 3 };
+        let target = Target { place, offset: 4, slot: 5, len: 6 };
         let mut bytes = target.encode().to_vec();
         bytes.extend_from_slice(b"rest");
         assert_eq!(Target::decode(&bytes).unwrap(), (target, &b"rest"[..]));
         assert!(Target::decode(&bytes[..TARGET_BYTES - 1]).is_err());
         assert_eq!(target.staged().unwrap(), (5, 6));
         assert!(Target { slot: 8, ..target }.staged().is_err());
-        assert!(
-            Target {
-                len: 256 * 1024 + 1,
-                ..target
-            }
-            .staged()
-            .is_err()
-        );
-        assert!(
-            Target {
-                offset: u64::MAX,
-                ..target
-            }
-            .staged()
-            .is_err()
-        );
+        assert!(Target { len: 256 * 1024 + 1, ..target }.staged().is_err());
+        assert!(Target { offset: u64::MAX, ..target }.staged().is_err());
     }
 }

@@ -66,12 +66,7 @@ impl<const N: usize> Ring<N> {
             words: std::array::from_fn(|_| AtomicU64::new(0)),
         };
         let line = || Line(AtomicU32::new(0));
-        Self {
-            attention: line(),
-            credit: line(),
-            starved: line(),
-            slots: std::array::from_fn(|_| slot()),
-        }
+        Self { attention: line(), credit: line(), starved: line(), slots: std::array::from_fn(|_| slot()) }
     }
 
     fn slot(&self, position: u32) -> Option<&Slot> {
@@ -79,8 +74,7 @@ impl<const N: usize> Ring<N> {
     }
 
     fn is_published(&self, position: u32) -> bool {
-        self.slot(position)
-            .is_some_and(|s| s.sequence.load(Ordering::Acquire) == position.wrapping_add(1))
+        self.slot(position).is_some_and(|s| s.sequence.load(Ordering::Acquire) == position.wrapping_add(1))
     }
 
     /// The reader says who will look; true when the record at `position` is there already.
@@ -119,10 +113,7 @@ fn slots_for(len: usize) -> u32 {
 
 impl<const N: usize> Writer<N> {
     pub(super) const fn starting_at(position: u32) -> Self {
-        Self {
-            next: position,
-            credit: position,
-        }
+        Self { next: position, credit: position }
     }
 
     /// Publishes a record made of two parts. False: no room now, and the reader will tell when there is
@@ -130,9 +121,7 @@ impl<const N: usize> Writer<N> {
     pub(super) fn push(&mut self, ring: &Ring<N>, kind: u8, first: &[u8], second: &[u8]) -> Result<bool> {
         let len = first.len() + second.len();
         if len > MAX_RECORD {
-            return Err(Error::invalid(format!(
-                "a frame of {len} bytes exceeds {MAX_RECORD}"
-            )));
+            return Err(Error::invalid(format!("a frame of {len} bytes exceeds {MAX_RECORD}")));
         }
         let count = slots_for(len);
         if !self.has_room(ring, count)? {
@@ -145,10 +134,7 @@ impl<const N: usize> Writer<N> {
         }
         if let Some(slot) = ring.slot(self.next) {
             // `len` fits 16 bits.
-            slot.head.store(
-                u32::from(kind) << 24 | u32::try_from(len).unwrap_or(0),
-                Ordering::Relaxed,
-            );
+            slot.head.store(u32::from(kind) << 24 | u32::try_from(len).unwrap_or(0), Ordering::Relaxed);
             slot.sequence.store(self.next.wrapping_add(1), Ordering::Release);
         }
         self.next = self.next.wrapping_add(count);
@@ -263,15 +249,11 @@ impl<const N: usize> Reader<N> {
         let [kind, _, _, _] = head.to_be_bytes();
         let len = (head & 0xff_ffff) as usize;
         if len > MAX_RECORD {
-            return Err(Error::protocol(format!(
-                "a ring record of {len} bytes exceeds {MAX_RECORD}"
-            )));
+            return Err(Error::protocol(format!("a ring record of {len} bytes exceeds {MAX_RECORD}")));
         }
         let count = slots_for(len);
         if count as usize > N {
-            return Err(Error::protocol(format!(
-                "a ring record of {len} bytes in {N} slots"
-            )));
+            return Err(Error::protocol(format!("a ring record of {len} bytes in {N} slots")));
         }
         let mut position = self.next;
         for part in to.chunks_exact_mut(SLOT_PAYLOAD).take(count as usize) {

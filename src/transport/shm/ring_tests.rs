@@ -47,10 +47,8 @@ mod plain {
         assert_eq!(sent, SLOTS / 2);
         let (mut buffer, mut starved, mut got) = (EMPTY_RECORD, false, 0);
         while !starved {
-            let head = reader
-                .pop(&ring, &mut buffer, &mut starved)
-                .unwrap()
-                .expect("told before it is empty");
+            let head =
+                reader.pop(&ring, &mut buffer, &mut starved).unwrap().expect("told before it is empty");
             assert_eq!(buffer[..head.len], pattern(100, got));
             got += 1;
         }
@@ -90,10 +88,7 @@ mod plain {
             writer.push(&ring, 1, b"x", &[]).unwrap();
         }
         ring.credit.0.store(5, Ordering::Relaxed);
-        assert_eq!(
-            writer.push(&ring, 1, b"x", &[]).unwrap_err().kind,
-            Kind::ProtocolError
-        );
+        assert_eq!(writer.push(&ring, 1, b"x", &[]).unwrap_err().kind, Kind::ProtocolError);
     }
 
     #[test]
@@ -102,10 +97,7 @@ mod plain {
             let ring = Box::new(Ring::<SLOTS>::new());
             ring.slots[0].head.store(len as u32, Ordering::Relaxed);
             ring.slots[0].sequence.store(1, Ordering::Relaxed);
-            assert_eq!(
-                pop(&mut Reader::starting_at(0), &ring).unwrap_err().kind,
-                Kind::ProtocolError
-            );
+            assert_eq!(pop(&mut Reader::starting_at(0), &ring).unwrap_err().kind, Kind::ProtocolError);
         }
         for sequence in [2, 257, u32::MAX, 1 << 31] {
             let ring = Box::new(Ring::<SLOTS>::new());

@@ -29,10 +29,7 @@ pub(super) struct StagedOut {
 
 impl StagedOut {
     pub(super) fn new() -> Self {
-        Self {
-            slots: OnceCell::new(),
-            free: AtomicU32::new((1 << STAGED_SLOTS) - 1),
-        }
+        Self { slots: OnceCell::new(), free: AtomicU32::new((1 << STAGED_SLOTS) - 1) }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -42,20 +39,13 @@ impl StagedOut {
     /// Takes a free slot.
     pub(super) fn reserve(&self) -> Option<u32> {
         let take = |free: u32| (free != 0).then(|| free & (free - 1));
-        let before = self
-            .free
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
-            .ok()?;
+        let before = self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok()?;
         Some(before.trailing_zeros())
     }
 
     /// Gives a slot back. False: it was not taken, or does not exist.
     pub(super) fn give_back(&self, slot: u32) -> bool {
-        let bit = if (slot as usize) < STAGED_SLOTS {
-            1 << slot
-        } else {
-            0
-        };
+        let bit = if (slot as usize) < STAGED_SLOTS { 1 << slot } else { 0 };
         bit != 0 && self.free.fetch_or(bit, Ordering::AcqRel) & bit == 0
     }
 
@@ -71,9 +61,7 @@ impl StagedOut {
             announce(&fd)?;
             Ok(slots)
         })?;
-        slots
-            .get(slot as usize)
-            .ok_or_else(|| Error::invalid(format!("there is no staged slot {slot}")))
+        slots.get(slot as usize).ok_or_else(|| Error::invalid(format!("there is no staged slot {slot}")))
     }
 }
 
@@ -95,9 +83,7 @@ impl StagedIn {
 
     pub(super) fn slot(&self, slot: usize) -> Result<Arc<dyn Block>> {
         let found = self.0.get().and_then(|slots| slots.get(slot));
-        found
-            .cloned()
-            .ok_or_else(|| Error::protocol(format!("data in the unknown staged slot {slot}")))
+        found.cloned().ok_or_else(|| Error::protocol(format!("data in the unknown staged slot {slot}")))
     }
 }
 
@@ -108,10 +94,7 @@ fn map_slots(fd: &OwnedFd) -> Result<Slots> {
     let mapping = Arc::new(mapping);
     Ok(std::array::from_fn(|slot| {
         let address = mapping.address() + slot * STAGED_BYTES;
-        Arc::new(StagedBlock {
-            _mapping: Arc::clone(&mapping),
-            address,
-        }) as Arc<dyn Block>
+        Arc::new(StagedBlock { _mapping: Arc::clone(&mapping), address }) as Arc<dyn Block>
     }))
 }
 
@@ -125,17 +108,12 @@ struct StagedBlock {
 fn check(what: &str, offset: usize, len: usize, capacity: usize) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= capacity => Ok(()),
-        _ => Err(Error::invalid(format!(
-            "{what} of {len} bytes at {offset} exceeds {capacity} bytes"
-        ))),
+        _ => Err(Error::invalid(format!("{what} of {len} bytes at {offset} exceeds {capacity} bytes"))),
     }
 }
 
 fn never_handed_out() -> Error {
-    Error::new(
-        Kind::NotSupported,
-        "memory of a link is never handed out, so never detached",
-    )
+    Error::new(Kind::NotSupported, "memory of a link is never handed out, so never detached")
 }
 
 impl Block for StagedBlock {
@@ -200,17 +178,11 @@ impl Block for InlineBlock {
     }
 
     fn copy_from(&self, _: usize, _: &dyn Block, _: usize, _: usize) -> Result<()> {
-        Err(Error::new(
-            Kind::NotSupported,
-            "received bytes are not written to",
-        ))
+        Err(Error::new(Kind::NotSupported, "received bytes are not written to"))
     }
 
     fn write(&self, _: usize, _: &[u8]) -> Result<()> {
-        Err(Error::new(
-            Kind::NotSupported,
-            "received bytes are not written to",
-        ))
+        Err(Error::new(Kind::NotSupported, "received bytes are not written to"))
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {

@@ -23,9 +23,7 @@ impl Address {
             let random = u64::from_le_bytes(random::bytes()?);
             let name = format!("{RANDOM_PREFIX}{}-{random:016x}", std::process::id());
             let path = runtime_dir::runtime_dir()?.join(name);
-            return Ok(Self {
-                name: Name::Path(path),
-            });
+            return Ok(Self { name: Name::Path(path) });
         }
         Self::to_connect(text)
     }

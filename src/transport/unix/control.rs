@@ -23,11 +23,7 @@ impl Channel {
                 format!("{address}: the kernel does not tell whose the peer is: {e}"),
             )
         })?;
-        Ok(Self {
-            socket,
-            peer_uid,
-            address,
-        })
+        Ok(Self { socket, peer_uid, address })
     }
 
     fn wait(&self, what: Ready, deadline: Instant) -> Result<()> {

@@ -43,11 +43,7 @@ impl Listening {
         match &name {
             Name::Abstract(_) => {
                 let socket = bind(&address)?;
-                Ok(Self {
-                    socket,
-                    address,
-                    _file: None,
-                })
+                Ok(Self { socket, address, _file: None })
             }
             Name::Path(path) => Self::at_path(address, path, is_random),
         }
@@ -66,11 +62,7 @@ impl Listening {
         }
         let socket = bind(&address)?;
         let file = SocketFile::find(path).map_err(|e| failed(&address, &e))?;
-        Ok(Self {
-            socket,
-            address,
-            _file: Some(file),
-        })
+        Ok(Self { socket, address, _file: Some(file) })
     }
 }
 
@@ -102,11 +94,7 @@ impl SocketFile {
             // A umask that takes even our own permissions away.
             fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         }
-        Ok(Self {
-            path: path.to_owned(),
-            identity: (found.dev(), found.ino()),
-            pid: std::process::id(),
-        })
+        Ok(Self { path: path.to_owned(), identity: (found.dev(), found.ino()), pid: std::process::id() })
     }
 }
 
@@ -160,9 +148,7 @@ fn sweep(directory: &Path) {
     };
     for entry in entries.take(SWEEP).flatten() {
         let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(RANDOM_PREFIX)?.split_once('-'));
+        let pid = name.to_str().and_then(|name| name.strip_prefix(RANDOM_PREFIX)?.split_once('-'));
         let Some((pid, _)) = pid.filter(|(pid, _)| pid.parse::<u32>().is_ok()) else {
             continue;
         };

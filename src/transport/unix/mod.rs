@@ -22,10 +22,7 @@ impl Network for Unix {
 
     fn listen(&self, address: &str) -> Result<Box<dyn Listener>> {
         let is_random = address == address::SCHEME;
-        Ok(Box::new(listener::Listening::new(
-            Address::to_listen(address)?,
-            is_random,
-        )?))
+        Ok(Box::new(listener::Listening::new(Address::to_listen(address)?, is_random)?))
     }
 
     fn connect(&self, address: &str, deadline: Instant) -> Result<Box<dyn Control>> {
@@ -56,14 +53,12 @@ fn connect(address: &Address, deadline: Instant) -> Result<Socket> {
 
 fn failed(address: &Address, e: &io::Error) -> Error {
     let (kind, advice) = match e.raw_os_error() {
-        Some(libc::ENOENT | libc::ECONNREFUSED) => (
-            Kind::Unreachable,
-            "nobody listens there; start the other node first",
-        ),
-        Some(libc::EACCES | libc::EPERM) => (
-            Kind::Refused,
-            "the socket belongs to another user; run both nodes as the same one",
-        ),
+        Some(libc::ENOENT | libc::ECONNREFUSED) => {
+            (Kind::Unreachable, "nobody listens there; start the other node first")
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            (Kind::Refused, "the socket belongs to another user; run both nodes as the same one")
+        }
         Some(libc::EPROTOTYPE) => (Kind::Unreachable, "that socket is another program's"),
         Some(libc::EMFILE | libc::ENFILE) => (Kind::OutOfMemory, "raise the limit of open files"),
         _ => (Kind::Unreachable, "check the address"),

@@ -18,13 +18,8 @@ fn exchange(address: &str) {
     assert_eq!(server.receive(100, soon()).unwrap().0, b"to the server");
     server.send(b"to the client", &[], soon()).unwrap();
     assert_eq!(client.receive(100, soon()).unwrap().0, b"to the client");
-    assert_eq!(
-        (client.peer_uid(), server.peer_uid()),
-        (client.own_uid(), client.own_uid())
-    );
-    let early = client
-        .receive(100, Instant::now() + Duration::from_millis(10))
-        .unwrap_err();
+    assert_eq!((client.peer_uid(), server.peer_uid()), (client.own_uid(), client.own_uid()));
+    let early = client.receive(100, Instant::now() + Duration::from_millis(10)).unwrap_err();
     assert_eq!(early.kind, Kind::TimedOut);
     client.send(&[0; 101], &[], soon()).unwrap();
     assert_eq!(server.receive(100, soon()).unwrap_err().kind, Kind::ProtocolError);
@@ -48,13 +43,7 @@ fn a_random_name_is_private_and_goes() {
     let path = listener.bound().strip_prefix("unix:").unwrap().to_owned();
     let found = fs::metadata(&path).unwrap();
     assert_eq!(found.mode() & 0o777, 0o600);
-    assert_eq!(
-        fs::metadata(std::path::Path::new(&path).parent().unwrap())
-            .unwrap()
-            .mode()
-            & 0o077,
-        0
-    );
+    assert_eq!(fs::metadata(std::path::Path::new(&path).parent().unwrap()).unwrap().mode() & 0o077, 0);
     let other = Unix.listen("unix:").unwrap();
     assert_ne!(other.bound(), listener.bound());
     drop(listener);
@@ -91,19 +80,13 @@ fn addresses_in_use_are_refused_and_stale_files_replaced() {
 #[test]
 fn bad_addresses_say_why() {
     let long = format!("unix:/{}", "x".repeat(107));
-    for (address, words) in [
-        ("unix:@", "names no socket"),
-        (&long, "107 bytes"),
-        ("unix:/a\0b", "names no"),
-    ] {
+    for (address, words) in [("unix:@", "names no socket"), (&long, "107 bytes"), ("unix:/a\0b", "names no")]
+    {
         let error = Unix.listen(address).err().unwrap();
         assert_eq!(error.kind, Kind::InvalidParameter);
         assert!(error.text.contains(words), "{error}");
     }
-    assert_eq!(
-        Unix.connect("unix:", soon()).err().unwrap().kind,
-        Kind::InvalidParameter
-    );
+    assert_eq!(Unix.connect("unix:", soon()).err().unwrap().kind, Kind::InvalidParameter);
     let missing = Unix.listen("unix:/nonexistent/nrdma/socket").err().unwrap();
     assert!(missing.text.contains("/nonexistent/nrdma/socket"), "{missing}");
     assert!(!Unix.handles("tcp:1.2.3.4:5") && Unix.handles("unix:/x"));
@@ -138,9 +121,7 @@ fn random_names_of_dead_processes_are_swept() {
     let live = directory.join(format!("node-4294967294-{:p}", &keep));
     let (gone, listening) = (Socket::new().unwrap(), Socket::new().unwrap());
     gone.bind(&crate::sys::socket::Name::Path(left.clone())).unwrap();
-    listening
-        .bind(&crate::sys::socket::Name::Path(live.clone()))
-        .unwrap();
+    listening.bind(&crate::sys::socket::Name::Path(live.clone())).unwrap();
     listening.listen(10).unwrap();
     let _other = Unix.listen("unix:").unwrap();
     assert!(!left.exists() && live.exists() && path.exists());
@@ -150,13 +131,8 @@ fn random_names_of_dead_processes_are_swept() {
 #[test]
 fn files_are_closed_to_others_whatever_the_umask() {
     let scratch = Scratch::new();
-    let listener = Unix
-        .listen(&format!("unix:{}/socket", scratch.0.display()))
-        .unwrap();
-    let mode = fs::metadata(scratch.0.join("socket"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let listener = Unix.listen(&format!("unix:{}/socket", scratch.0.display())).unwrap();
+    let mode = fs::metadata(scratch.0.join("socket")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     drop(listener);
 }
