@@ -47,7 +47,7 @@ pub(crate) unsafe fn read_struct<T: Versioned>(theirs: *const T) -> Result<T> {
     let (known, unknown) = bytes.split_at(size.min(size_of::<T>()));
     if let Some(at) = unknown.iter().position(|byte| *byte != 0) {
         return Err(Error::invalid(format!(
-            "{} has a setting at byte {} that this version of nrdma ({} bytes) does not know",
+            "{} of {size} bytes has a setting at byte {} that this version of nrdma ({} bytes) does not know",
             T::NAME,
             known.len() + at,
             size_of::<T>()

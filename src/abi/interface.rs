@@ -38,7 +38,8 @@ pub const NRDMA_CXX_ABI_MSVC: nrdma_cxx_abi = 1;
 /// Where the typeinfo of each class goes, in the order of nrdma_donate_rtti.
 fn type_infos() -> [Option<&'static AtomicPtr<c_void>>; 8] {
     let buffer = super::buffer::TABLE.type_info();
-    [Some(buffer), None, None, None, None, None, None, None]
+    let context = super::context::TABLE.type_info();
+    [Some(buffer), Some(context), None, None, None, None, None, None]
 }
 
 /// Gives nrdma the host's typeinfos, so that dynamic_cast, typeid and sanitizers work on its objects;

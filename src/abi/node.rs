@@ -507,7 +507,7 @@ pub unsafe extern "C" fn nrdma_node_peers(
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
         let stride = usize::try_from(stride).unwrap_or(usize::MAX);
-        if !out.is_null() && (stride < size_of::<u64>() || stride > 1 << 20) {
+        if !out.is_null() && !(16..=1 << 20).contains(&stride) {
             let text = format!(
                 "stride is {stride}; pass sizeof(nrdma_peer_info) (here {})",
                 size_of::<nrdma_peer_info>()

@@ -327,10 +327,11 @@ impl Fragment {
     pub(crate) fn finish(self: &Arc<Self>, result: Result<Option<Lease>>) {
         let mut output = self.output();
         self.active.store(false, Ordering::Release);
-        let sent = result.and_then(|lease| self.send_last(&mut output, lease));
+        // Counted before the requester can know that it is done.
         let peer = &self.remote.peer;
         add(&peer.node.tally.fragments_served, 1);
         add(&peer.fragments_run, 1);
+        let sent = result.and_then(|lease| self.send_last(&mut output, lease));
         if let Err(error) = sent {
             if let Err(more) = self.detach(&mut output) {
                 super::log::error!("cannot cut a buffer off from host {}: {more}", peer.host_id);

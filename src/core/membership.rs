@@ -50,6 +50,9 @@ impl Node {
     }
 
     fn network(&self, address: &str) -> Result<&dyn super::transport::Network> {
+        if address.is_empty() {
+            return Err(Error::invalid("the address is empty; use unix:/path"));
+        }
         self.backends.networks.iter().find(|n| n.handles(address)).map(AsRef::as_ref).ok_or_else(|| {
             Error::new(
                 Kind::NotSupported,

@@ -89,6 +89,8 @@ pub(crate) struct Node {
     epoch: AtomicU64,
     pub(super) lost: Mutex<Vec<(Arc<Peer>, Error)>>,
     classes: RwLock<HashMap<Uuid, Arc<Registered>>>,
+    /// Classes that were taken back while replicas of them lived.
+    retired: Mutex<HashMap<Uuid, Arc<Registered>>>,
     runs: RwLock<HashMap<u64, Arc<Run>>>,
     ended: (Mutex<()>, Condvar),
     pub(super) listeners: Mutex<HashMap<u64, Box<dyn Listener>>>,
@@ -103,6 +105,9 @@ pub(crate) struct Node {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Stack of a thread that runs host code: as much as a main thread usually has.
+const STACK: usize = 8 << 20;
 
 /// Makes a pool whose threads run `body`.
 fn pool(
@@ -120,7 +125,7 @@ fn pool(
                 body(&node);
             }
         };
-        thread::Builder::new().name(name.into()).spawn(run).map(drop)
+        thread::Builder::new().name(name.into()).stack_size(STACK).spawn(run).map(drop)
     };
     Pool::new(strength, Arc::clone(waiter), Box::new(start))
 }
@@ -157,6 +162,7 @@ impl Node {
             epoch: AtomicU64::new(0),
             lost: Mutex::default(),
             classes: RwLock::default(),
+            retired: Mutex::default(),
             runs: RwLock::default(),
             ended: Default::default(),
             listeners: Mutex::default(),
@@ -316,23 +322,26 @@ impl Node {
     pub(crate) fn unregister_class(&self, id: Uuid, timeout: Option<Duration>) -> Result<()> {
         self.check_outside("nrdma_node_unregister_class")?;
         let removed = self.classes.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let removed = removed.or_else(|| lock(&self.retired).remove(&id));
         let Some(registered) = removed else {
             let text = format!("class {} is not registered", class_text(&id));
             return Err(Error::new(Kind::NotRegistered, text));
         };
         self.tell_all(&Frame::ClassRemove { class: id });
         let timeout = timeout.unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
-        match registered.wait_unused(Instant::now() + timeout) {
-            0 => Ok(()),
-            n => Err(Error::new(
-                Kind::TimedOut,
-                format!(
-                    "{n} replicas of class {} still live after {} ms; it is not offered any more",
-                    class_text(&id),
-                    timeout.as_millis()
-                ),
-            )),
+        let left = registered.wait_unused(Instant::now() + timeout);
+        if left == 0 {
+            return Ok(());
         }
+        lock(&self.retired).insert(id, registered);
+        Err(Error::new(
+            Kind::TimedOut,
+            format!(
+                "{left} replicas of class {} still live after {} ms; it is not offered any more",
+                class_text(&id),
+                timeout.as_millis()
+            ),
+        ))
     }
 
     fn tell_all(&self, frame: &Frame) {
@@ -377,6 +386,7 @@ impl Node {
         }
         self.check_running()?;
         self.check_depth()?;
+        let count = if count == 0 { self.read_peers().len() as u64 } else { count };
         let id = self.next();
         let run = Run::new(self, id, job, spec, count, payload, owner);
         self.runs.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&run));
@@ -411,6 +421,9 @@ impl Node {
         payload: Option<Span>,
         started: impl FnOnce(u64),
     ) -> Result<()> {
+        if count == 0 {
+            return Err(Error::invalid("an asynchronous job of 0 fragments has nothing to do"));
+        }
         let run = self.start(job, spec, count, payload, None)?;
         started(run.id);
         if run.deadline.is_some() {

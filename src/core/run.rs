@@ -155,8 +155,7 @@ impl Run {
 
     fn plan_once(&self, peers: Vec<Arc<Peer>>) {
         let mut state = self.lock();
-        let most = if self.count == 0 { u64::MAX } else { self.count };
-        for (peer, index) in peers.into_iter().zip(0..most) {
+        for (peer, index) in peers.into_iter().zip(0..self.count) {
             let mut share = Share::new(peer);
             share.assigned.push_back(index);
             state.left += 1;

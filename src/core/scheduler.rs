@@ -3,10 +3,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::error::Result;
+use super::error::{Error, Kind, Result};
 use super::lead::Rest;
 use super::node::Node;
-use super::pool::{Pool, Turn};
+use super::pool::{DEEPEST, Pool, Turn};
 use super::remote::{Order, Remote};
 use super::run::Run;
 use super::sleeper::Sleeper;
@@ -175,6 +175,12 @@ impl Node {
 
     /// Refuses a call that may wait when too many threads of the pool already do.
     pub(crate) fn check_depth(&self) -> Result<()> {
+        if CALLBACKS.try_with(|inside| inside.borrow().len()).unwrap_or_default() >= DEEPEST {
+            return Err(Error::new(
+                Kind::OutOfMemory,
+                format!("this thread is inside {DEEPEST} callbacks already; nest jobs less deeply"),
+            ));
+        }
         self.own_pool().map_or(Ok(()), Pool::check_depth)
     }
 
