@@ -11,7 +11,7 @@ use super::config::{Versioned, read_struct};
 use super::context::{Context, nrdma_context};
 use super::error::{nrdma_status, nrdma_status_string, set_last, status};
 use super::guard::{call_foreign, guarded};
-use super::interface::{NRDMA_CXX_ABI_ITANIUM, nrdma_cxx_abi, nrdma_uuid};
+use super::interface::{NRDMA_CXX_ABI_ITANIUM, NRDMA_CXX_ABI_MSVC, nrdma_cxx_abi, nrdma_uuid};
 use super::node::{borrow, milliseconds, nrdma_node};
 use crate::core::buffer::Lease;
 use crate::core::error::{Error, Kind, Result};
@@ -296,7 +296,13 @@ fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
     if abi == NRDMA_CXX_ABI_ITANIUM {
         return Ok(());
     }
-    Err(Error::invalid(format!("abi {abi} is not this platform's; use NRDMA_CXX_ABI_HOST")))
+    Err(Error::invalid(abi_text(abi)))
+}
+
+/// Why a face is refused.
+pub(crate) fn abi_text(abi: nrdma_cxx_abi) -> String {
+    let name = if abi == NRDMA_CXX_ABI_MSVC { " (MSVC)" } else { "" };
+    format!("abi {abi}{name} is not this platform's; use NRDMA_CXX_ABI_HOST")
 }
 
 // ---- the requester's side
@@ -570,7 +576,8 @@ impl Drop for Made {
 pub unsafe extern "C" fn nrdma_fragment_cancelled(fragment: *const nrdma_fragment) -> i32 {
     guarded(|| {
         if fragment.is_null() {
-            return Err(Error::invalid("the fragment is NULL"));
+            set_last(&Error::invalid("the fragment is NULL"));
+            return Ok(0);
         }
         // SAFETY: every fragment that a function is given is the start of a `Told`.
         let told = unsafe { &*fragment.cast::<Told<'_>>() };

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::buffer::make;
 use super::config::{Versioned, env, read_struct, write_struct};
@@ -608,7 +608,7 @@ pub unsafe extern "C" fn nrdma_node_get_rdma_context_abi(
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
         if abi != NRDMA_CXX_ABI_ITANIUM {
-            return Err(Error::invalid(format!("abi {abi} is not this platform's; use NRDMA_CXX_ABI_HOST")));
+            return Err(Error::invalid(super::job::abi_text(abi)));
         }
         Ok(Context::of_host(&node.home(host_id)?).into_raw())
     })
@@ -698,8 +698,15 @@ pub unsafe extern "C" fn nrdma_node_destroy(node: *mut nrdma_node) {
                 log::error!("nrdma_node_destroy: {error}");
             }
             Err(error) => log::error!("a node is leaked: {error}"),
-            // SAFETY: made by nrdma_node_create, and given up here.
-            Ok(()) => drop(unsafe { Box::from_raw(node) }),
+            Ok(()) => {
+                // Threads that have ended may still be on their way out of the node.
+                let deadline = Instant::now() + Duration::from_secs(1);
+                while Arc::strong_count(borrowed) > 1 && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                // SAFETY: made by nrdma_node_create, and given up here.
+                drop(unsafe { Box::from_raw(node) });
+            }
         }
     });
 }

@@ -120,14 +120,16 @@ impl Run {
     }
 
     fn check_able(&self, peer: &Peer, index: u64) -> Result<()> {
-        let lack = if peer.credits == 0 {
-            "runs nothing for others".into()
-        } else if peer.has_class(&self.spec.class) {
+        // Whether it has the class it says itself: it may have been registered a moment ago.
+        if peer.credits > 0 {
             return Ok(());
-        } else {
-            format!("has not registered class {}", class_text(&self.spec.class))
-        };
-        let text = format!("fragment {index} is for host {} ({}), which {lack}", peer.host_id, peer.name);
+        }
+        let text = format!(
+            "fragment {index} of class {} is for host {} ({}), which runs nothing for others",
+            class_text(&self.spec.class),
+            peer.host_id,
+            peer.name
+        );
         Err(Error::new(Kind::NotRegistered, text))
     }
 

@@ -114,6 +114,15 @@ impl Lead {
         self.any_warmed.store(true, Ordering::Release);
     }
 
+    /// Forgets all links, at the node's end.
+    pub(crate) fn clear(&self) {
+        self.warmed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        // A thread that is stuck may lead for ever.
+        if let Ok(mut hot) = self.hot.try_lock() {
+            hot.links.clear();
+        }
+    }
+
     /// Whether somebody leads.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)

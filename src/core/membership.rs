@@ -263,7 +263,7 @@ impl Node {
             let confirmed = error.kind == Kind::PeerLost;
             if confirmed {
                 // What it said before it hung up still counts.
-                while peer.poll(BATCH) > 0 {}
+                peer.drain();
             }
             let left = confirmed && peer.is_leaving();
             if !left {

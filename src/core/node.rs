@@ -487,6 +487,7 @@ impl Node {
             // A panic there was caught and logged.
             let _ = thread.join();
         }
+        self.lead.clear();
         if jobs + executors + deliverers > 0 {
             return Err(self.stuck(jobs, executors, deliverers));
         }

@@ -175,6 +175,12 @@ impl Peer {
         }
     }
 
+    /// Takes all that has arrived on a link whose other end is gone.
+    pub(crate) fn drain(self: &Arc<Self>) {
+        // A breach of the protocol among the last words changes nothing any more.
+        let _ = self.link.drain(&mut |incoming| self.incoming(incoming, false));
+    }
+
     /// Looks after the link's slow side.
     pub(crate) fn service(self: &Arc<Self>) {
         if let Err(error) = self.link.service(&mut |incoming| self.incoming(incoming, false)) {

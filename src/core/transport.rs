@@ -94,6 +94,8 @@ pub(crate) trait Link: Send + Sync {
     /// Takes at most `limit` frames or chunks that arrived and hands each to `sink`, in order. Returns how many;
     /// 0 also when another thread is polling this link right now. Err: the peer broke the protocol.
     fn poll(&self, limit: usize, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<usize>;
+    /// As `poll` without a limit, but waits for another thread that polls: for a last look before the end.
+    fn drain(&self, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()>;
     /// Says who will look. True when something is already waiting: look again. Includes the full fence that
     /// makes "set, then look" and the peer's "put, then read" race-free.
     fn attention(&self, who: Attention) -> bool;

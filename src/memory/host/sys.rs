@@ -1,7 +1,7 @@
 //! Blocks of main memory: raw pages, copied by address.
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::core::error::{Error, Result};
 use crate::core::memory::Block;
@@ -57,15 +57,26 @@ impl Block for HostBlock {
             return Ok(None);
         }
         let used = used.min(self.capacity());
-        let copy = Mapping::anonymous(self.capacity(), alignment(self.capacity()))?;
-        move_bytes(copy.address(), self.address(), used);
+        let align = alignment(self.capacity());
+        let copy = Mapping::anonymous(self.capacity(), align)?;
         let twin = match self.is(Pages::Window) {
-            true => Some(self.mapping.again(alignment(self.capacity()))?),
-            false => None,
+            true => {
+                let before = Mapping::anonymous(self.capacity(), align)?;
+                move_bytes(before.address(), self.address(), used);
+                move_bytes(copy.address(), before.address(), used);
+                Some((self.mapping.again(align)?, before))
+            }
+            false => {
+                move_bytes(copy.address(), self.address(), used);
+                None
+            }
         };
         self.mapping.replace_with(copy)?;
         self.pages.store(Pages::Private as u8, Ordering::Release);
-        Ok(twin.map(|t| Arc::new(Self::window(t)) as Arc<dyn Block>))
+        Ok(twin.map(|(twin, before)| {
+            bring_late_writes(&self.mapping, &twin, &before, used);
+            Arc::new(Self::window(twin)) as Arc<dyn Block>
+        }))
     }
     fn copy_from(&self, offset: usize, from: &dyn Block, from_offset: usize, len: usize) -> Result<()> {
         copy_between(self, offset, from, from_offset, len)
@@ -83,6 +94,35 @@ impl Block for HostBlock {
         if self.is(Pages::Shared) {
             self.mapping.punch();
         }
+    }
+}
+
+/// Threads of the host may have written to the old pages after they were copied: what differs from the copy is
+/// written again, unless the host has written there since. `now` is what the host sees, `old` the pages it
+/// wrote to, `before` what was copied.
+fn bring_late_writes(now: &Mapping, old: &Mapping, before: &Mapping, used: usize) {
+    const WORD: usize = size_of::<u64>();
+    fn word(mapping: &Mapping, at: usize) -> &AtomicU64 {
+        // SAFETY: inside the mapping, whose length is whole pages; aligned; atomics may be shared with anyone.
+        unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(mapping.address() + at)) }
+    }
+    for at in (0..used).step_by(WORD) {
+        let (late, copied) =
+            (word(old, at).load(Ordering::Relaxed), word(before, at).load(Ordering::Relaxed));
+        if late == copied {
+            continue;
+        }
+        let place = word(now, at);
+        // Err cannot be: the closure always gives a value.
+        let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| {
+            let (late, copied, mut new) = (late.to_ne_bytes(), copied.to_ne_bytes(), seen.to_ne_bytes());
+            for ((new, late), copied) in new.iter_mut().zip(late).zip(copied) {
+                if *new == copied {
+                    *new = late;
+                }
+            }
+            Some(u64::from_ne_bytes(new))
+        });
     }
 }
 

@@ -85,6 +85,22 @@ impl End {
         Some(frame)
     }
 
+    /// Hands what is queued to the sink; the caller holds `polling`.
+    fn take(&self, limit: usize, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<usize> {
+        let mut count = 0;
+        while count < limit {
+            let Some(frame) = self.pop() else { break };
+            count += 1;
+            let taken = sink(Incoming::Frame(&frame));
+            self.recycle(frame);
+            taken?;
+        }
+        if count > 0 {
+            self.heard.store(clock::coarse_ns(), Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+
     fn recycle(&self, mut frame: Vec<u8>) {
         frame.clear();
         let mut queue = lock(&self.queue);
@@ -190,18 +206,14 @@ impl Link for InprocLink {
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(0),
         };
-        let mut count = 0;
-        while count < limit {
-            let Some(frame) = own.pop() else { break };
-            count += 1;
-            let taken = sink(Incoming::Frame(&frame));
-            own.recycle(frame);
-            taken?;
-        }
-        if count > 0 {
-            own.heard.store(clock::coarse_ns(), Ordering::Relaxed);
-        }
-        Ok(count)
+        own.take(limit, sink)
+    }
+
+    fn drain(&self, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()> {
+        self.check_not_closed()?;
+        let own = self.own();
+        let _turn = lock(&own.polling);
+        own.take(usize::MAX, sink).map(drop)
     }
 
     fn attention(&self, who: Attention) -> bool {

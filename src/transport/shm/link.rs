@@ -161,7 +161,7 @@ impl ShmLink {
         Ok(())
     }
 
-    fn drain(&self) -> Result<()> {
+    fn flush_outbox(&self) -> Result<()> {
         if !self.backlog.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl ShmLink {
             kind::INLINE => self.hand_inline(record, sink),
             kind::STAGED => self.hand_staged(record, sink),
             kind::RELEASE => self.take_back(record),
-            kind::NUDGE => self.drain(),
+            kind::NUDGE => self.flush_outbox(),
             other => Err(Error::protocol(format!("{}: a ring record of kind {other}", self.address))),
         }
     }
@@ -348,6 +348,28 @@ impl ShmLink {
             ))),
         }
     }
+
+    /// Takes what is in the ring.
+    fn take(&self, inbox: &mut Inbox, limit: usize, sink: &mut Sink<'_>) -> Result<usize> {
+        self.flush_outbox()?;
+        let mut count = 0;
+        while count < limit {
+            let mut starved = false;
+            let Some(head) = inbox.reader.pop(self.in_ring(), &mut inbox.buffer, &mut starved)? else {
+                break;
+            };
+            self.position.store(inbox.reader.position(), Ordering::Release);
+            if starved {
+                self.nudge()?;
+            }
+            count += 1;
+            self.dispatch(head.kind, inbox.buffer.get(..head.len).unwrap_or(&[]), sink)?;
+        }
+        if count > 0 {
+            self.heard_now();
+        }
+        Ok(count)
+    }
 }
 
 impl Link for ShmLink {
@@ -370,30 +392,16 @@ impl Link for ShmLink {
     /// Also after the peer hung up: what it had sent is still there.
     fn poll(&self, limit: usize, sink: &mut Sink<'_>) -> Result<usize> {
         self.check_not_closed()?;
-        let mut guard = match self.inbox.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(0),
-        };
-        self.drain()?;
-        let inbox = &mut *guard;
-        let mut count = 0;
-        while count < limit {
-            let mut starved = false;
-            let Some(head) = inbox.reader.pop(self.in_ring(), &mut inbox.buffer, &mut starved)? else {
-                break;
-            };
-            self.position.store(inbox.reader.position(), Ordering::Release);
-            if starved {
-                self.nudge()?;
-            }
-            count += 1;
-            self.dispatch(head.kind, inbox.buffer.get(..head.len).unwrap_or(&[]), sink)?;
+        match self.inbox.try_lock() {
+            Ok(mut inbox) => self.take(&mut inbox, limit, sink),
+            Err(TryLockError::Poisoned(inbox)) => self.take(&mut inbox.into_inner(), limit, sink),
+            Err(TryLockError::WouldBlock) => Ok(0),
         }
-        if count > 0 {
-            self.heard_now();
-        }
-        Ok(count)
+    }
+
+    fn drain(&self, sink: &mut Sink<'_>) -> Result<()> {
+        self.check_not_closed()?;
+        self.take(&mut lock(&self.inbox), usize::MAX, sink).map(drop)
     }
 
     fn attention(&self, who: Attention) -> bool {
@@ -403,7 +411,7 @@ impl Link for ShmLink {
     /// The sink must not wait for another thread that may be in here.
     fn service(&self, sink: &mut Sink<'_>) -> Result<()> {
         self.check_not_closed()?;
-        self.drain()?;
+        self.flush_outbox()?;
         self.take_messages(sink)
     }
 
@@ -437,7 +445,7 @@ impl Link for ShmLink {
         let total = total.ok_or_else(|| Error::invalid(format!("{skip} bytes skipped of {}", span.len)))?;
         let mut done = 0;
         while done < total {
-            self.drain()?;
+            self.flush_outbox()?;
             if self.backlog.load(Ordering::Acquire) {
                 break;
             }
@@ -471,7 +479,7 @@ impl Link for ShmLink {
         }
         if self.state.load(Ordering::Acquire) == OPEN {
             // A last word, if there is room.
-            let _ = self.drain();
+            let _ = self.flush_outbox();
         }
         if self.state.swap(CLOSED, Ordering::AcqRel) == CLOSED {
             return;
