@@ -148,8 +148,8 @@ impl Node {
             if better.is_empty() { "" } else { "; " },
             better.join("; ")
         );
-        let Hello { name, instance, host_id, credits, classes, .. } = agreed.peer;
-        self.join(Identity { host_id, name, address, instance, credits, classes }, token, link)
+        let Hello { name, host_id, credits, classes, .. } = agreed.peer;
+        self.join(Identity { host_id, name, address, credits, classes }, token, link)
     }
 
     fn join(self: &Arc<Self>, identity: Identity, token: u64, link: Arc<dyn Link>) -> Result<u32> {
