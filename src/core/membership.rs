@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::error::{Error, Kind, Result};
 use super::home::Home;
+use super::lead::TICK;
 use super::log;
 use super::node::{Node, PeerEvent};
 use super::peer::{Identity, Peer};
@@ -297,7 +298,9 @@ impl Node {
     pub(super) fn progress_loop(self: &Arc<Self>) {
         let mut ready = Vec::new();
         let mut swept = 0;
+        let mut left = 0;
         let mut decayed = Instant::now();
+        let mut kept = decayed;
         while !self.progress_ends.load(Ordering::Acquire) {
             ready.clear();
             self.progress.wait(Some(self.next_timer(decayed)), &mut ready);
@@ -315,8 +318,13 @@ impl Node {
                 swept = sweeps;
                 self.peers_sorted().iter().for_each(|peer| self.look(peer));
             }
+            self.lead.tick(self.progress.as_ref(), &mut left);
             self.take_losses();
-            self.keep_time(&mut decayed);
+            // While it ticks the loop runs a thousand times a second.
+            if !self.lead.is_ticking() || kept.elapsed() >= 10 * TICK {
+                kept = Instant::now();
+                self.keep_time(&mut decayed);
+            }
         }
         self.take_losses();
     }
@@ -340,6 +348,9 @@ impl Node {
     }
 
     fn next_timer(&self, decayed: Instant) -> Duration {
+        if self.lead.is_ticking() {
+            return TICK;
+        }
         let now = Instant::now();
         let mut next = DECAY.saturating_sub(now.duration_since(decayed));
         if !self.read_peers().is_empty() {
