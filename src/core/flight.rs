@@ -387,9 +387,18 @@ impl Run {
         {
             let mut state = self.lock();
             state.calling -= 1;
-            if let Some(flight) = state.flights.get_mut(&index).filter(|f| f.attempt == attempt) {
-                flight.lease = lease;
-                flight.partial = true;
+            match state.flights.get_mut(&index).filter(|f| f.attempt == attempt) {
+                Some(flight) => {
+                    flight.lease = lease;
+                    flight.partial = true;
+                }
+                // Taken back meanwhile, when its buffer was in the callback.
+                None => {
+                    drop(state);
+                    if let Some(lease) = &lease {
+                        revoke(lease, &peer);
+                    }
+                }
             }
         }
         peer.send(&Frame::Ack { place: Place { job: self.id, index, attempt }, sequence, ok: told.is_ok() });
@@ -493,12 +502,18 @@ impl Flight {
 
     /// Puts fresh pages in the place of memory that the responder may still write.
     fn revoke(&self) {
-        let Some(lease) = self.lease.as_ref().filter(|_| self.exposed) else {
-            return;
-        };
-        if let Err(error) = lease.detach() {
-            super::log::error!("cannot take memory back from host {}: {error}", self.peer.host_id);
+        if let Some(lease) = self.lease.as_ref().filter(|_| self.exposed) {
+            revoke(lease, &self.peer);
         }
+    }
+}
+
+/// Puts fresh pages in the place of a buffer's, which the peer may still write.
+fn revoke(lease: &Lease, peer: &Peer) {
+    if lease.kind() == MemoryKind::Shared
+        && let Err(error) = lease.detach()
+    {
+        super::log::error!("cannot take memory back from host {}: {error}", peer.host_id);
     }
 }
 

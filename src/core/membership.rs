@@ -10,7 +10,7 @@ use super::lead::TICK;
 use super::log;
 use super::node::{Node, PeerEvent};
 use super::peer::{Identity, Peer};
-use super::scheduler::{Work, callback};
+use super::scheduler::{Work, become_progress, callback};
 use super::transport::{Attention, Control, Direct, Incoming, Link, Seat};
 use super::wire::handshake::{self, Agreed, Policy, Side};
 use super::wire::hello::Hello;
@@ -296,6 +296,7 @@ impl Node {
 
     /// Moves frames while nobody leads, accepts connections, keeps time. Runs no host code.
     pub(super) fn progress_loop(self: &Arc<Self>) {
+        become_progress(self);
         let mut ready = Vec::new();
         let mut swept = 0;
         let mut left = 0;

@@ -11,12 +11,12 @@ use super::job::class_text;
 use super::memory::{Block, Span};
 use super::node::Node;
 use super::remote::{Opening, Order, Remote};
-use super::scheduler::Work;
+use super::scheduler::{Work, is_progress};
 use super::stats::{add, read};
 use super::transport::{Chunk, Incoming, Link, Place, RegionKey};
 use super::wire::frame::{Frame, Target, Uuid};
 
-/// Bytes that a polling thread copies itself; more are copied by a deliverer, so that polling goes on.
+/// Bytes that the progress thread copies itself; more are copied by a deliverer, so that its rounds go on.
 const COPY_AT_ONCE: usize = 64 << 10;
 /// Regions that a peer may have announced at a time.
 const MOST_WINDOWS: usize = 65_536;
@@ -208,7 +208,9 @@ impl Peer {
     pub(crate) fn incoming(self: &Arc<Self>, incoming: Incoming<'_>, at_once: bool) -> Result<()> {
         match incoming {
             Incoming::Frame(bytes) => self.frame(Frame::decode(bytes)?),
-            Incoming::Data { place, offset, chunk } if at_once || chunk.span.len <= COPY_AT_ONCE => {
+            Incoming::Data { place, offset, chunk }
+                if at_once || chunk.span.len <= COPY_AT_ONCE || !is_progress() =>
+            {
                 self.data(place, offset, &chunk)
             }
             Incoming::Data { place, offset, chunk } => {

@@ -48,6 +48,7 @@ enum Role {
     Foreign,
     Executor,
     Deliverer,
+    Progress,
 }
 
 thread_local! {
@@ -55,6 +56,16 @@ thread_local! {
     static ROLE: Cell<(Role, u64)> = const { Cell::new((Role::Foreign, 0)) };
     /// Instances of the nodes whose callbacks the calling thread is inside.
     static CALLBACKS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The calling thread is the progress thread of a node.
+pub(crate) fn become_progress(node: &Node) {
+    ROLE.set((Role::Progress, node.instance()));
+}
+
+/// Whether the calling thread is a progress thread: it must not be kept from its rounds.
+pub(crate) fn is_progress() -> bool {
+    ROLE.try_with(Cell::get).is_ok_and(|(role, _)| role == Role::Progress)
 }
 
 /// Runs host code, remembering that this thread is inside a callback of `node`.
