@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::error::{Error, Kind, Result};
 use super::home::Home;
+use super::lead::TICK;
 use super::log;
 use super::node::{Node, PeerEvent};
 use super::peer::{Identity, Peer};
@@ -298,7 +299,9 @@ impl Node {
         become_progress(self);
         let mut ready = Vec::new();
         let mut swept = 0;
+        let mut left = 0;
         let mut decayed = Instant::now();
+        let mut kept = decayed;
         while !self.progress_ends.load(Ordering::Acquire) {
             ready.clear();
             self.progress.wait(Some(self.next_timer(decayed)), &mut ready);
@@ -316,8 +319,13 @@ impl Node {
                 swept = sweeps;
                 self.peers_sorted().iter().for_each(|peer| self.look(peer));
             }
+            self.lead.tick(self.progress.as_ref(), &mut left);
             self.take_losses();
-            self.keep_time(&mut decayed);
+            // While it ticks the loop runs a thousand times a second.
+            if !self.lead.is_ticking() || kept.elapsed() >= 10 * TICK {
+                kept = Instant::now();
+                self.keep_time(&mut decayed);
+            }
         }
         self.take_losses();
     }
@@ -341,6 +349,9 @@ impl Node {
     }
 
     fn next_timer(&self, decayed: Instant) -> Duration {
+        if self.lead.is_ticking() {
+            return TICK;
+        }
         let now = Instant::now();
         let mut next = DECAY.saturating_sub(now.duration_since(decayed));
         if !self.read_peers().is_empty() {

@@ -103,8 +103,8 @@ pub(crate) fn execute(node: &Arc<Node>) {
             Turn::Leave => return,
             Turn::Idle => finished = false,
         }
-        let mut news = || pool.has_work() || pool.is_stopping();
-        if let Some(mut leading) = node.lead.take(node.progress.as_ref()) {
+        let mut news = || pool.has_work() || pool.is_stopping() || node.lead.is_wanted();
+        if let Some(mut leading) = node.lead.stand_in(node.progress.as_ref()) {
             leading.until(&me, None, &mut Idle { pool }, &mut news);
         } else if pool.fall_asleep(&me) {
             let began = Instant::now();
@@ -200,6 +200,10 @@ impl Node {
     pub(crate) fn wait(&self, deadline: Option<Instant>, done: &mut dyn FnMut() -> bool) -> bool {
         let me = Sleeper::current();
         let mut rest = Blocked { pool: self.own_pool() };
+        if done() {
+            return true;
+        }
+        let _wanted = self.lead.want();
         loop {
             if done() {
                 return true;
