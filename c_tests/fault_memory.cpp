@@ -9,13 +9,13 @@ using namespace rig;
 namespace {
 constexpr uint64_t MiB = 1 << 20;
 
-// Limits descriptors to those open now plus `more`; lifts the limit at the end.
+// Leaves `more` descriptors to be had; lifts the limit at the end.
 class Descriptors {
  public:
   explicit Descriptors(unsigned more) {
     getrlimit(RLIMIT_NOFILE, &before_);
     rlimit limit = before_;
-    limit.rlim_cur = std::min<rlim_t>(before_.rlim_max, highest() + 1 + more);
+    limit.rlim_cur = std::min<rlim_t>(before_.rlim_max, end_of(more));
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   ~Descriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
@@ -26,10 +26,13 @@ class Descriptors {
   }
 
  private:
-  static unsigned highest() {
-    unsigned most = 0;
-    scan([&](unsigned fd) { most = std::max(most, fd); });
-    return most;
+  // The least number that so many free descriptors are below of.
+  static unsigned end_of(unsigned wanted) {
+    std::set<unsigned> taken;
+    scan([&](unsigned fd) { taken.insert(fd); });
+    unsigned end = 0;
+    for (; wanted > 0 || taken.count(end) != 0; ++end) wanted -= taken.count(end) == 0;
+    return end;
   }
   template <class Each>
   static void scan(Each each) {
