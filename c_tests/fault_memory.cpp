@@ -134,7 +134,7 @@ ACT(big) {
 TEST_CASE("a worker without memory: its fragments run here, none is lost") {
   if (sanitized) return;
   Setup poor;
-  poor.address_space = 40 * MiB;
+  poor.address_space = 100 * MiB;
   Cluster cluster(1, poor);
   constexpr uint64_t size = 128 * MiB;
   // The buffer is this host's, wrapped: only the worker needs memory of its own.
@@ -159,14 +159,16 @@ TEST_CASE("a worker without memory: its fragments run here, none is lost") {
   CHECK(there == 0);
   // It lives and is good for what it can do.
   Job after("small");
-  CHECK(after.to(2).run(cluster.node, 3) == NRDMA_OK);
+  const nrdma_status status = after.to(2).run(cluster.node, 3);
+  for (const Job::Failure& f : after.failures) MESSAGE(f.text);
+  CHECK(status == NRDMA_OK);
   CHECK(after.results.size() == 3);
 }
 
 TEST_CASE("shared windows that the worker cannot map: the fragment fails there, not the worker") {
   if (sanitized) return;
   Setup poor;
-  poor.address_space = 40 * MiB;
+  poor.address_space = 100 * MiB;
   Cluster cluster(1, poor);
   Job job("big", {128 * MiB, 50}, 128 * MiB);
   std::atomic<int> here{0};
@@ -179,7 +181,9 @@ TEST_CASE("shared windows that the worker cannot map: the fragment fails there, 
   CHECK(here == 2);
   CHECK(cluster.events.count(2, NRDMA_PEER_EVENT_LOST) == 0);
   Job after("small");
-  CHECK(after.to(2).run(cluster.node, 3) == NRDMA_OK);
+  const nrdma_status status = after.to(2).run(cluster.node, 3);
+  for (const Job::Failure& f : after.failures) MESSAGE(f.text);
+  CHECK(status == NRDMA_OK);
 }
 
 TEST_CASE("few descriptors: every step fails in words until it works") {
