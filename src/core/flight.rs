@@ -112,7 +112,7 @@ impl Run {
             // Others may have passed this host over meanwhile.
             self.notify();
         }
-        let lease = callback(&self.node, || self.job.result_buffer(&peer.home, index))?;
+        let lease = callback(&self.node, self.depth, || self.job.result_buffer(&peer.home, index))?;
         let target = match &lease {
             None => Target::Bytes,
             Some(lease) => self.target(lease, peer, index)?,
@@ -143,6 +143,7 @@ impl Run {
             payload,
             thread_limit: self.spec.thread_limit,
             priority: self.spec.priority,
+            depth: self.depth,
         })?;
         match &self.payload {
             Some(span) if span.len > 0 => {
@@ -374,9 +375,9 @@ impl Run {
             (_, Part::Nothing) => Ok(()),
             (Some(lease), _) => {
                 lease.set_path(path);
-                callback(&self.node, || self.job.receive(lease, &info))
+                callback(&self.node, self.depth, || self.job.receive(lease, &info))
             }
-            (None, _) => callback(&self.node, || self.job.receive_bytes(&bytes, &info)),
+            (None, _) => callback(&self.node, self.depth, || self.job.receive_bytes(&bytes, &info)),
         };
         if part != Part::Nothing {
             self.node.tally.count(path, size);
