@@ -111,7 +111,7 @@ impl Run {
             // Others may have passed this host over meanwhile.
             self.notify();
         }
-        let lease = callback(&self.node, || self.job.result_buffer(&peer.home, index))?;
+        let lease = callback(&self.node, self.depth, || self.job.result_buffer(&peer.home, index))?;
         let target = match &lease {
             None => Target::Bytes,
             Some(lease) => self.target(lease, peer, index)?,
@@ -142,6 +142,7 @@ impl Run {
             payload,
             thread_limit: self.spec.thread_limit,
             priority: self.spec.priority,
+            depth: self.depth,
         })?;
         match &self.payload {
             Some(span) if span.len > 0 => {
@@ -372,9 +373,9 @@ impl Run {
             (_, Part::Nothing) => Ok(()),
             (Some(lease), _) => {
                 lease.set_path(path);
-                callback(&self.node, || self.job.receive(lease, &info))
+                callback(&self.node, self.depth, || self.job.receive(lease, &info))
             }
-            (None, _) => callback(&self.node, || self.job.receive_bytes(&bytes, &info)),
+            (None, _) => callback(&self.node, self.depth, || self.job.receive_bytes(&bytes, &info)),
         };
         if part != Part::Nothing {
             self.node.tally.count(path, size);

@@ -191,6 +191,16 @@ impl Lead {
         }
     }
 
+    /// Lets go of links whose peers are gone.
+    pub(crate) fn forget_dead(&self) {
+        self.warmed.lock().unwrap_or_else(PoisonError::into_inner).retain(|peer| peer.is_alive());
+        match self.hot.try_lock() {
+            Ok(mut hot) => hot.links.retain(|warm| warm.peer.is_alive()),
+            // The leader does it itself before it sleeps.
+            Err(_) => self.waiter.wake(),
+        }
+    }
+
     /// Whether somebody leads.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)

@@ -149,8 +149,8 @@ impl Node {
             if better.is_empty() { "" } else { "; " },
             better.join("; ")
         );
-        let Hello { name, instance, host_id, credits, classes, .. } = agreed.peer;
-        self.join(Identity { host_id, name, address, instance, credits, classes }, token, link)
+        let Hello { name, host_id, credits, classes, .. } = agreed.peer;
+        self.join(Identity { host_id, name, address, credits, classes }, token, link)
     }
 
     fn join(self: &Arc<Self>, identity: Identity, token: u64, link: Arc<dyn Link>) -> Result<u32> {
@@ -227,7 +227,7 @@ impl Node {
         let listener = self.callback.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(listener) = listener else { return };
         let (node, info) = (Arc::clone(self), self.peer_info(peer));
-        let tell = move || callback(&node, || listener(&info, event));
+        let tell = move || callback(&node, 0, || listener(&info, event));
         self.deliverers.push(Work::Call(Box::new(tell)), 0);
     }
 
@@ -290,6 +290,7 @@ impl Node {
         self.deliverers.push(Work::Call(Box::new(settle)), 0);
         self.tell(peer, if left { PeerEvent::Left } else { PeerEvent::Lost });
         self.hosts_changed();
+        self.lead.forget_dead();
     }
 
     // ---- the progress thread

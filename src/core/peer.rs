@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use super::error::{Error, Kind, Result};
 use super::fragment::Fragment;
 use super::home::Home;
-use super::job::class_text;
 use super::memory::{Block, Span};
 use super::node::Node;
 use super::remote::{Opening, Order, Remote};
 use super::scheduler::{Work, is_progress};
-use super::stats::{add, read};
+use super::stats::read;
 use super::transport::{Chunk, Incoming, Link, Place, RegionKey};
 use super::wire::frame::{Frame, Target, Uuid};
 
@@ -27,7 +26,6 @@ pub(crate) struct Identity {
     pub(crate) host_id: u32,
     pub(crate) name: String,
     pub(crate) address: String,
-    pub(crate) instance: u64,
     /// Fragments that it takes at a time; 0 = it runs nothing for others.
     pub(crate) credits: u32,
     pub(crate) classes: Vec<Uuid>,
@@ -275,8 +273,8 @@ impl Peer {
                     run.on_failed(self, place, Error::new(kind, text));
                 }
             }
-            Frame::JobOpen { job, class, count, payload, thread_limit, priority } => {
-                let opening = Opening { class, count, payload, thread_limit, priority };
+            Frame::JobOpen { job, class, count, payload, thread_limit, priority, depth } => {
+                let opening = Opening { class, count, payload, thread_limit, priority, depth };
                 let remote = Remote::open(self, &opening)?;
                 if lock(&self.remotes).insert(job, remote).is_some() {
                     return Err(Error::protocol(format!("host {} opened job {job} twice", self.host_id)));
@@ -417,16 +415,6 @@ impl Peer {
     pub(crate) fn say_goodbye(&self) {
         // It may be gone already; then it need not hear it.
         let _ = self.try_send(&Frame::Goodbye);
-    }
-
-    /// How a class that the peer lacks is named in messages.
-    pub(crate) fn lacks_text(&self, class: &Uuid) -> String {
-        format!("host {} ({}) has not registered class {}", self.host_id, self.name, class_text(class))
-    }
-
-    /// Counts bytes handed to it.
-    pub(crate) fn count_sent(&self, bytes: u64) {
-        add(&self.bytes_sent, bytes);
     }
 }
 

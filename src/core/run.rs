@@ -14,7 +14,7 @@ use super::job::{FragmentInfo, Job, Mode, Spec, class_text, thread_id};
 use super::memory::Span;
 use super::node::Node;
 use super::peer::Peer;
-use super::scheduler::{Work, callback};
+use super::scheduler::{Work, callback, depth};
 use super::sleeper::Sleeper;
 use super::stats::add;
 use super::wire::frame::{Frame, Part};
@@ -68,6 +68,8 @@ pub(crate) struct Run {
     pub(super) node: Arc<Node>,
     pub(super) job: Box<dyn Job>,
     pub(super) spec: Spec,
+    /// How deep it is nested in other jobs' callbacks.
+    pub(super) depth: u32,
     pub(super) count: u64,
     pub(super) payload: Option<Span>,
     state: Mutex<State>,
@@ -117,6 +119,7 @@ impl Run {
             node: Arc::clone(node),
             job,
             spec,
+            depth: depth(),
             count,
             payload,
             state: Mutex::new(state),
@@ -170,7 +173,7 @@ impl Run {
             Error::new(Kind::OutOfMemory, format!("no memory for the host ids of {count} fragments"))
         })?;
         slots.resize(count, 0_u32);
-        callback(&self.node, || self.job.assign_hosts(&mut slots))?;
+        callback(&self.node, self.depth, || self.job.assign_hosts(&mut slots))?;
         let mut state = self.lock();
         state.shares = peers.into_iter().map(Share::new).collect();
         for (index, host) in (0_u64..).zip(slots) {
@@ -415,7 +418,7 @@ impl Run {
     }
 
     fn tell_failure(&self, index: u64, why: Error) {
-        callback(&self.node, || self.job.failed(index, &why));
+        callback(&self.node, self.depth, || self.job.failed(index, &why));
         let mut state = self.lock();
         state.error.get_or_insert(why);
         state.left = state.left.saturating_sub(1);
@@ -431,7 +434,7 @@ impl Run {
             thread_id: thread_id(),
             cancelled: Arc::clone(&self.cancelled),
         };
-        let result = callback(&self.node, || self.job.execute(&info));
+        let result = callback(&self.node, self.depth, || self.job.execute(&info));
         add(&self.node.tally.fragments_local, 1);
         let failed = {
             let mut state = self.lock();
@@ -491,7 +494,7 @@ impl Run {
             Some(owner) => self.wake(owner),
             None => {
                 let run = Arc::clone(self);
-                let tell = move || callback(&run.node, || run.job.finished(run.result()));
+                let tell = move || callback(&run.node, run.depth, || run.job.finished(run.result()));
                 self.node.deliverers.push(Work::Call(Box::new(tell)), self.spec.priority);
             }
         }
@@ -534,7 +537,7 @@ impl Run {
         for peer in opened {
             peer.send(&Frame::JobCancel { job: self.id });
         }
-        callback(&self.node, || self.job.cancel());
+        callback(&self.node, self.depth, || self.job.cancel());
         let mut state = self.lock();
         state.calling -= 1;
         self.close_if_over(&mut state);
