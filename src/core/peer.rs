@@ -277,8 +277,8 @@ impl Peer {
                     run.on_failed(self, place, Error::new(kind, text));
                 }
             }
-            Frame::JobOpen { job, class, count, payload, thread_limit, priority, depth } => {
-                let opening = Opening { class, count, payload, thread_limit, priority, depth };
+            Frame::JobOpen { job, class, count, payload, thread_limit, priority, depth, load } => {
+                let opening = Opening { class, count, payload, thread_limit, priority, depth, load };
                 let remote = Remote::open(self, &opening)?;
                 if lock(&self.remotes).insert(job, remote).is_some() {
                     return Err(Error::protocol(format!("host {} opened job {job} twice", self.host_id)));
