@@ -513,22 +513,31 @@ public:
 #  include <mi/neuraylib/iserializer.h>
 #elif !defined(MI_NEURAYLIB_ISERIALIZER_H)
 #  define MI_NEURAYLIB_ISERIALIZER_H
-#  if __has_include(<mi/neuraylib/typedefs.h>)
-#    include <mi/neuraylib/typedefs.h>
-#  elif !defined(MI_NEURAYLIB_TYPEDEFS_H)
 namespace mi {
 namespace neuraylib {
 
-/* The number of an element of DiCE's database. nrdma only carries it. */
+/* The number of an element of DiCE's database, which nrdma only carries: what crosses the interface, and the same with
+ * its usual operators. */
 struct Tag_struct {
     Uint32 id;
 };
 
-}  // namespace neuraylib
-}  // namespace mi
-#  endif
-namespace mi {
-namespace neuraylib {
+class Tag : public Tag_struct {
+public:
+    Tag() { id = 0; }
+    Tag(Tag_struct tag) { id = tag.id; }
+    bool is_valid() const { return id != 0; }
+    explicit operator bool() const { return is_valid(); }
+};
+
+inline bool operator==(const Tag& a, const Tag& b) { return a.id == b.id; }
+inline bool operator!=(const Tag& a, const Tag& b) { return a.id != b.id; }
+inline bool operator<(const Tag& a, const Tag& b) { return a.id < b.id; }
+inline bool operator>(const Tag& a, const Tag& b) { return a.id > b.id; }
+inline bool operator<=(const Tag& a, const Tag& b) { return a.id <= b.id; }
+inline bool operator>=(const Tag& a, const Tag& b) { return a.id >= b.id; }
+
+const Tag NULL_TAG;
 
 class ISerializer;
 class IDeserializer;
@@ -565,6 +574,18 @@ public:
     virtual void flush() = 0;
     virtual bool write(const Tag_struct* values, Size count = 1) = 0;
 };
+
+}  // namespace neuraylib
+}  // namespace mi
+#endif
+
+/* ---- mi/neuraylib/ideserializer.h ---- */
+#if __has_include(<mi/neuraylib/ideserializer.h>)
+#  include <mi/neuraylib/ideserializer.h>
+#elif !defined(MI_NEURAYLIB_IDESERIALIZER_H)
+#  define MI_NEURAYLIB_IDESERIALIZER_H
+namespace mi {
+namespace neuraylib {
 
 /* Where an object reads itself. False: nothing was read. */
 class IDeserializer : public mi::base::Interface_declare<0x7052258a, 0x579b, 0x4861, 0x9c, 0x12, 0x5f, 0x02,

@@ -190,7 +190,7 @@ impl Serializer {
         }
         if self.depth >= DEEPEST {
             let text = format!("more than {DEEPEST} objects lie inside each other");
-            return Err(self.note(Error::new(Kind::OutOfMemory, text)));
+            return Err(self.note(Error::new(Kind::FragmentFailed, text)));
         }
         drop(node);
         let inner = Self::new(Weak::clone(&self.node), self.depth + 1, None);

@@ -224,6 +224,8 @@ impl Node {
         if let Some(pool) = pool {
             AWAY.set(true);
             pool.block();
+            // Jobs ask for as many threads as the pool is strong, and ours no longer counts.
+            self.runs().iter().for_each(Run::spread);
         }
     }
 
