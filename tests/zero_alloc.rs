@@ -40,15 +40,19 @@ fn a_warm_get_and_release_allocates_nothing() {
     // SAFETY: the node lives; 0 is this host.
     let context = unsafe { nrdma_node_get_rdma_context_abi(node, 0, 0) };
     assert!(!context.is_null());
-    // SAFETY: an object of ours, and so is its table.
-    let own = unsafe { &*(*context).vtbl.cast::<nrdma_context_vtbl_itanium>() };
+    // SAFETY: an object of ours.
+    let table = unsafe { (*context).vtbl };
+    // SAFETY: a context's table.
+    let own = unsafe { &*table.cast::<nrdma_context_vtbl_itanium>() };
     let once = |size: u64, write: bool| {
         let get = if write { own.get_write_memory } else { own.get_read_memory };
         // SAFETY: the context lives.
         let buffer = unsafe { get(context, size, -1) };
         assert!(!buffer.is_null());
-        // SAFETY: as above.
-        let table = unsafe { &*(*buffer).vtbl.cast::<nrdma_buffer_vtbl_itanium>() };
+        // SAFETY: an object of ours.
+        let table = unsafe { (*buffer).vtbl };
+        // SAFETY: a buffer's table.
+        let table = unsafe { &*table.cast::<nrdma_buffer_vtbl_itanium>() };
         // SAFETY: the only reference is given up.
         assert_eq!(unsafe { (table.release)(buffer) }, 0);
     };
