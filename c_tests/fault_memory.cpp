@@ -14,11 +14,24 @@ class Descriptors {
  public:
   explicit Descriptors(unsigned more) {
     getrlimit(RLIMIT_NOFILE, &before_);
+    // The limit is on their numbers: gaps below the highest would be room too.
+    const unsigned top = highest();
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) {
+      plugs_.push_back(fd);
+      if (static_cast<unsigned>(fd) > top) break;
+    }
+    if (!plugs_.empty() && static_cast<unsigned>(plugs_.back()) > top) {
+      close(plugs_.back());
+      plugs_.pop_back();
+    }
     rlimit limit = before_;
-    limit.rlim_cur = std::min<rlim_t>(before_.rlim_max, highest() + 1 + more);
+    limit.rlim_cur = std::min<rlim_t>(before_.rlim_max, top + 1 + more);
     setrlimit(RLIMIT_NOFILE, &limit);
   }
-  ~Descriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  ~Descriptors() {
+    for (const int fd : plugs_) close(fd);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
   static unsigned open_now() {
     unsigned count = 0;
     scan([&](unsigned) { ++count; });
@@ -44,6 +57,7 @@ class Descriptors {
     closedir(dir);
   }
   rlimit before_{};
+  std::vector<int> plugs_;
 };
 
 struct AddressSpace {

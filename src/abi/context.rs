@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::buffer::{lease_borrowed, lease_into_raw, nrdma_buffer, start_raw};
 use super::com::{self, Class, Com, Object, Table, checked, method};
-use super::error::{NRDMA_INVALID_PARAMETER, NRDMA_NOT_IN_FRAGMENT, NRDMA_OK, set_last};
+use super::error::{NRDMA_AFTER_FORK, NRDMA_INVALID_PARAMETER, NRDMA_NOT_IN_FRAGMENT, NRDMA_OK, set_last};
 use super::fork;
 use super::guard::{guard, guarded};
 use super::interface::nrdma_uuid;
@@ -155,7 +155,10 @@ impl Context {
         let object =
             known.unwrap_or_else(|| Object::at_rest(Self { home: Arc::clone(home), fragment: None }));
         let context = Com::share(&object);
-        *slot = Some(object as Arc<dyn Any + Send + Sync>);
+        // A closed home has emptied the place; what came there now would keep the home for ever.
+        if !home.is_closed() {
+            *slot = Some(object as Arc<dyn Any + Send + Sync>);
+        }
         context
     }
 
@@ -215,10 +218,10 @@ impl Context {
             Err(error) => {
                 set_last(&error);
                 // neuray knows two failures; which it is of ours stands in the last error.
-                if error.kind == Kind::NotInFragment {
-                    NRDMA_NOT_IN_FRAGMENT
-                } else {
-                    NRDMA_INVALID_PARAMETER
+                match error.kind {
+                    Kind::NotInFragment => NRDMA_NOT_IN_FRAGMENT,
+                    Kind::AfterFork => NRDMA_AFTER_FORK,
+                    _ => NRDMA_INVALID_PARAMETER,
                 }
             }
         }

@@ -12,6 +12,7 @@ use super::memory::{Block, Span};
 use super::node::Node;
 use super::remote::{Opening, Order, Remote};
 use super::scheduler::{Work, is_progress};
+use super::sleeper::Sleeper;
 use super::stats::{add, read};
 use super::transport::{Chunk, Incoming, Link, Place, RegionKey};
 use super::wire::frame::{Frame, Target, Uuid};
@@ -20,6 +21,10 @@ use super::wire::frame::{Frame, Target, Uuid};
 const COPY_AT_ONCE: usize = 64 << 10;
 /// Regions that a peer may have announced at a time.
 const MOST_WINDOWS: usize = 65_536;
+/// Jobs that a peer may have open here at a time.
+const MOST_JOBS: usize = 16_384;
+/// Classes that a peer may have.
+const MOST_CLASSES: usize = 65_536;
 
 /// What the hello said of the other node.
 #[derive(Debug, Clone)]
@@ -39,6 +44,7 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) credits: u32,
+    pub(crate) instance: u64,
     pub(crate) token: u64,
     pub(crate) node: Arc<Node>,
     pub(crate) link: Arc<dyn Link>,
@@ -49,11 +55,16 @@ pub(crate) struct Peer {
     pub(crate) polled: AtomicBool,
     alive: AtomicBool,
     leaving: AtomicBool,
+    /// Its loss was dealt with, and its last words were heard.
+    gone: AtomicBool,
     classes: RwLock<HashSet<Uuid>>,
     remotes: Mutex<HashMap<u64, Arc<Remote>>>,
-    windows: Mutex<HashMap<RegionKey, Arc<dyn Block>>>,
+    /// Mapped, or why not.
+    windows: Mutex<HashMap<RegionKey, Result<Arc<dyn Block>>>>,
     flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
     pinged: Mutex<Option<Instant>>,
+    /// The thread that waits for the first answer.
+    greeted: Mutex<Option<Arc<Sleeper>>>,
     pub(crate) round_trip_ns: AtomicU64,
     pub(crate) bytes_sent: AtomicU64,
     pub(crate) bytes_received: AtomicU64,
@@ -79,6 +90,7 @@ impl Peer {
             name: identity.name,
             address: identity.address,
             credits: identity.credits,
+            instance: identity.instance,
             token,
             node: Arc::clone(node),
             link,
@@ -87,11 +99,13 @@ impl Peer {
             polled: AtomicBool::new(false),
             alive: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             classes: RwLock::new(identity.classes.into_iter().collect()),
             remotes: Mutex::new(HashMap::new()),
             windows: Mutex::new(HashMap::new()),
             flushing: Mutex::new(HashMap::new()),
             pinged: Mutex::new(None),
+            greeted: Mutex::new(None),
             round_trip_ns: AtomicU64::new(0),
             bytes_sent: AtomicU64::new(0),
             bytes_received: AtomicU64::new(0),
@@ -226,7 +240,11 @@ impl Peer {
             Incoming::Region { key, capacity, share } => {
                 let capacity = usize::try_from(capacity)
                     .map_err(|_| Error::protocol(format!("a region of {capacity} bytes is too large")))?;
-                let block = self.node.memory().map(share, capacity)?;
+                let block = match self.node.memory().map(share, capacity) {
+                    Err(error) if error.kind == Kind::ProtocolError => return Err(error),
+                    // The fault is ours: the fragments that name it fail, the peer stays.
+                    mapped => mapped,
+                };
                 let mut windows = lock(&self.windows);
                 if windows.len() >= MOST_WINDOWS {
                     let text = format!("host {} announced more than {MOST_WINDOWS} regions", self.host_id);
@@ -272,15 +290,12 @@ impl Peer {
             }
             Frame::Failed { place, kind, text } => {
                 if let Some(run) = self.node.run(place.job) {
-                    run.on_failed(self, place, Error::new(kind, text));
+                    run.on_failed(self, place, Error::new(kind, text))?;
                 }
             }
             Frame::JobOpen { job, class, count, payload, thread_limit, priority } => {
                 let opening = Opening { class, count, payload, thread_limit, priority };
-                let remote = Remote::open(self, &opening)?;
-                if lock(&self.remotes).insert(job, remote).is_some() {
-                    return Err(Error::protocol(format!("host {} opened job {job} twice", self.host_id)));
-                }
+                self.open_job(job, &opening)?;
             }
             Frame::JobClose { job } => {
                 let remote = lock(&self.remotes).remove(&job);
@@ -295,7 +310,13 @@ impl Peer {
                 }
             }
             Frame::ClassAdd { class } => {
-                self.classes.write().unwrap_or_else(PoisonError::into_inner).insert(class);
+                let mut classes = self.classes.write().unwrap_or_else(PoisonError::into_inner);
+                if classes.len() >= MOST_CLASSES {
+                    let text = format!("host {} has more than {MOST_CLASSES} classes", self.host_id);
+                    return Err(Error::protocol(text));
+                }
+                classes.insert(class);
+                drop(classes);
                 self.node.hosts_changed();
             }
             Frame::ClassRemove { class } => {
@@ -306,6 +327,23 @@ impl Peer {
             Frame::Ping { stamp } => self.send(&Frame::Pong { stamp }),
             Frame::Pong { .. } => self.on_pong(),
         }
+        Ok(())
+    }
+
+    fn open_job(self: &Arc<Self>, job: u64, opening: &Opening) -> Result<()> {
+        let mut remotes = lock(&self.remotes);
+        if remotes.contains_key(&job) {
+            return Err(Error::protocol(format!("host {} opened job {job} twice", self.host_id)));
+        }
+        if remotes.len() >= MOST_JOBS {
+            let text = format!("host {} opened more than {MOST_JOBS} jobs at a time", self.host_id);
+            return Err(Error::protocol(text));
+        }
+        // Looked at with the lock held: what a lost peer had open has been given up, and nobody would end this.
+        if !self.is_alive() {
+            return Err(self.lost_error());
+        }
+        remotes.insert(job, Remote::open(self, opening)?);
         Ok(())
     }
 
@@ -328,16 +366,16 @@ impl Peer {
     /// The mapping of a region that a fragment names.
     pub(crate) fn window(self: &Arc<Self>, key: RegionKey) -> Result<Arc<dyn Block>> {
         let known = lock(&self.windows).get(&key).cloned();
-        if let Some(block) = known {
-            return Ok(block);
+        if let Some(window) = known {
+            return window;
         }
         // The announcement came before the fragment, but on the slow side.
         self.service();
-        lock(&self.windows).get(&key).cloned().ok_or_else(|| {
-            Error::new(
+        lock(&self.windows).get(&key).cloned().unwrap_or_else(|| {
+            Err(Error::new(
                 Kind::Stale,
                 format!("host {} named region {} which it has not announced", self.host_id, key.id),
-            )
+            ))
         })
     }
 
@@ -345,7 +383,7 @@ impl Peer {
     pub(crate) fn replace_window(&self, key: RegionKey, block: Arc<dyn Block>) {
         let mut windows = lock(&self.windows);
         if let Some(known) = windows.get_mut(&key) {
-            *known = block;
+            *known = Ok(block);
         }
     }
 
@@ -387,13 +425,42 @@ impl Peer {
         true
     }
 
+    /// Waits until the other end has taken this one in too: it answers frames only then.
+    pub(crate) fn wait_answer(self: &Arc<Self>, deadline: Instant) -> Result<()> {
+        *lock(&self.greeted) = Some(Sleeper::current());
+        *lock(&self.pinged) = Some(Instant::now());
+        self.send(&Frame::Ping { stamp: self.token });
+        let answered = || read(&self.round_trip_ns) > 0;
+        let done = self.node.wait(Some(deadline), &mut || answered() || self.gone.load(Ordering::Acquire));
+        *lock(&self.greeted) = None;
+        // One that left in good order had taken us in before.
+        if answered() || self.is_leaving() {
+            return Ok(());
+        }
+        if done {
+            let text = format!("{}: the peer hung up before it had taken us in", self.address);
+            return Err(Error::new(Kind::Refused, text));
+        }
+        Err(Error::new(Kind::TimedOut, format!("{}: the peer did not take us in in time", self.address)))
+    }
+
+    /// Wakes who waits in [`Peer::wait_answer`].
+    fn wake_greeted(&self) {
+        let greeted = lock(&self.greeted).clone();
+        if let Some(sleeper) = greeted {
+            sleeper.wake(self.node.lead.waiter());
+        }
+    }
+
     fn on_pong(&self) {
-        if let Some(at) = lock(&self.pinged).take() {
-            let ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let pinged = lock(&self.pinged).take();
+        if let Some(at) = pinged {
+            let ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
             let best = read(&self.round_trip_ns);
             if best == 0 || ns < best {
                 self.round_trip_ns.store(ns, Ordering::Relaxed);
             }
+            self.wake_greeted();
         }
     }
 
@@ -405,6 +472,8 @@ impl Peer {
             remote.close();
         }
         self.nudge_flushing();
+        self.gone.store(true, Ordering::Release);
+        self.wake_greeted();
     }
 
     /// After its loss: its memory is unmapped as soon as no fragment uses it.

@@ -19,6 +19,10 @@ use super::sleeper::Sleeper;
 use super::stats::add;
 use super::wire::frame::{Frame, Part};
 
+/// Fragments that a job in mode USER_DEFINED may have: their hosts are kept in memory.
+const MOST_ASSIGNED: u64 = 1 << 28;
+/// Fragments that are given up at a time.
+const GIVEN_UP: usize = 64;
 /// Result memory that may be outstanding at one host, unless a single fragment needs more.
 const BYTES_IN_FLIGHT: u64 = 256 << 20;
 
@@ -27,6 +31,15 @@ const BYTES_IN_FLIGHT: u64 = 256 << 20;
 pub(super) struct Tries {
     pub(super) attempt: u32,
     pub(super) failures: u32,
+    /// Where it failed last.
+    pub(super) failed_at: Option<Site>,
+}
+
+/// A host that runs fragments of a job: this one, or the peer of that token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Site {
+    Here,
+    Peer(u64),
 }
 
 /// Something that the host is to be told.
@@ -54,6 +67,34 @@ pub(super) struct State {
     pub(super) stop: Option<Error>,
     hosts_seen: u64,
     over: bool,
+}
+
+impl State {
+    /// The next fragment of `count` that nobody has had yet.
+    fn fresh(&mut self, count: u64) -> Option<u64> {
+        let index = self.next;
+        self.next += u64::from(index < count);
+        (index < count).then_some(index)
+    }
+}
+
+/// Hosts that could run a fragment of a CLUSTER job, when they have room.
+fn shares_able(run: &Run, state: &State) -> usize {
+    let class = &run.spec.class;
+    let able = |s: &&Share| !s.dead && !s.lacks && s.peer.credits > 0 && s.peer.has_class(class);
+    state.shares.iter().filter(able).count()
+}
+
+/// A fragment to be tried again at a site: not where it has just failed if there are `others`.
+fn take_retry(
+    retry: &mut VecDeque<u64>,
+    tries: &HashMap<u64, Tries>,
+    site: Site,
+    others: bool,
+) -> Option<u64> {
+    let failed_here = |index: &u64| tries.get(index).is_some_and(|t| t.failed_at == Some(site));
+    let at = retry.iter().position(|index| !others || !failed_here(index))?;
+    retry.remove(at)
 }
 
 enum Action {
@@ -164,6 +205,10 @@ impl Run {
     }
 
     fn plan_assigned(&self, peers: Vec<Arc<Peer>>) -> Result<()> {
+        if self.count > MOST_ASSIGNED {
+            let text = format!("{} fragments; NRDMA_USER_DEFINED has at most {MOST_ASSIGNED}", self.count);
+            return Err(Error::new(Kind::OutOfMemory, text));
+        }
         let mut slots = Vec::new();
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         slots.try_reserve_exact(count).map_err(|_| {
@@ -307,6 +352,7 @@ impl Run {
             return None;
         }
         self.see_hosts(state);
+        let others = shares_able(self, state) + usize::from(self.job.runs_here()) > 1;
         let State { next, retry, tries, shares, calling, .. } = state;
         for share in shares.iter_mut() {
             let full = share.in_flight >= self.credits(&share.peer) || share.bytes >= BYTES_IN_FLIGHT;
@@ -315,11 +361,13 @@ impl Run {
             }
             let index = match self.spec.mode {
                 Mode::Cluster if share.lacks || !share.peer.has_class(&self.spec.class) => continue,
-                Mode::Cluster => retry.pop_front().or_else(|| {
-                    let index = *next;
-                    *next += u64::from(index < self.count);
-                    (index < self.count).then_some(index)
-                }),
+                Mode::Cluster => {
+                    take_retry(retry, tries, Site::Peer(share.peer.token), others).or_else(|| {
+                        let index = *next;
+                        *next += u64::from(index < self.count);
+                        (index < self.count).then_some(index)
+                    })
+                }
                 _ => share.assigned.pop_front(),
             };
             let Some(index) = index else { continue };
@@ -352,10 +400,11 @@ impl Run {
             return None;
         }
         let index = match self.spec.mode {
-            Mode::Local | Mode::Cluster => state.retry.pop_front().unwrap_or_else(|| {
-                state.next += 1;
-                state.next - 1
-            }),
+            Mode::Local | Mode::Cluster => {
+                let others = self.spec.mode == Mode::Cluster && shares_able(self, state) > 0;
+                let again = take_retry(&mut state.retry, &state.tries, Site::Here, others);
+                again.or_else(|| state.fresh(self.count))?
+            }
             Mode::OncePerHost | Mode::UserDefined => state.assigned.pop_front()?,
         };
         state.running += 1;
@@ -382,9 +431,7 @@ impl Run {
         if self.spec.mode != Mode::Cluster || self.job.runs_here() {
             return;
         }
-        let able =
-            |s: &Share| !s.dead && !s.lacks && s.peer.credits > 0 && s.peer.has_class(&self.spec.class);
-        if state.shares.iter().any(able) {
+        if shares_able(self, state) > 0 {
             return;
         }
         let why = Error::new(
@@ -395,10 +442,13 @@ impl Run {
                 class_text(&self.spec.class)
             ),
         );
-        let mut rest: Vec<u64> = state.retry.drain(..).collect();
-        rest.extend(state.next..self.count);
-        state.next = self.count;
-        state.ready.extend(rest.into_iter().map(|index| Arrival::Failed { index, why: why.clone() }));
+        // A few at a time: there may be more than memory could list.
+        for _ in 0..GIVEN_UP {
+            let Some(index) = state.retry.pop_front().or_else(|| state.fresh(self.count)) else {
+                break;
+            };
+            state.ready.push_back(Arrival::Failed { index, why: why.clone() });
+        }
     }
 
     fn perform(self: &Arc<Self>, action: Action) {
@@ -438,7 +488,7 @@ impl Run {
             state.running -= 1;
             match result {
                 Err(why) if state.stop.is_none() => {
-                    self.try_again(&mut state, index, false, why, true);
+                    self.try_again(&mut state, index, Some(Site::Here), false, why, true);
                     true
                 }
                 _ => {
@@ -504,6 +554,11 @@ impl Run {
             Kind::TimedOut,
             format!("the job was not done after {} ms: {left} fragments were left", limit.as_millis()),
         ));
+    }
+
+    /// Whether it was abandoned.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Stops the job if its time is over.
