@@ -252,6 +252,8 @@ TEST_CASE("strangers at the door: garbage and silence disturb nobody") {
     uint32_t host = 0;
     return nrdma_node_connect(peer, address.c_str(), &host) == NRDMA_OK && host == 1;
   }, 20.0));
+  // The one that connects is through first.
+  REQUIRE(nrdma_node_wait_peers(node, 1, 20000) == NRDMA_OK);
   Job job("fill", {100, 1}, 100);
   CHECK(job.run(node, 3) == NRDMA_OK);
   CHECK(job.results.size() == 3);

@@ -190,12 +190,9 @@ TEST_CASE("ONCE_PER_HOST and USER_DEFINED fragments of a lost host are not run a
   }
 }
 
-// host: hangs there, ends elsewhere.
+// 0, host: hangs there, ends elsewhere.
 ACT(hang_on) {
-  if (p.site.host_id == p.a(0)) {
-    EXPECT(write(p.site.signal_fd, "x", 1) == 1);
-    for (;;) sleep_ms(1000);
-  }
+  if (p.site.host_id == p.a(1)) act_hang(p);
   p.result = p.write(64);
   EXPECT(p.result);
   pattern_fill(p.result.data(), 64, 5, 0);
@@ -203,7 +200,7 @@ ACT(hang_on) {
 
 TEST_CASE("a CLUSTER fragment of a lost host runs again on another") {
   Victim victim;
-  Job job("hang_on", {2}, 64);
+  Job job("hang_on", {0, 2}, 64);
   REQUIRE(job.start(victim.cluster.node, 1) == NRDMA_OK);
   char byte = 0;
   REQUIRE(read(victim.pipe_ends[0], &byte, 1) == 1);

@@ -42,7 +42,7 @@ static inline void pair_remove(const char *folder)
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        snprintf(name, sizeof name, "%s/%s", folder, entry->d_name);
+        CHECK(snprintf(name, sizeof name, "%s/%s", folder, entry->d_name) < (int)sizeof name);
         if (unlink(name) != 0)
             pair_remove(name);
     }

@@ -144,6 +144,10 @@ endforeach()
 file(GLOB _files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} conformance*.cpp)
 if(_files)
   nrdma_program(conformance LABEL conformance SOURCES ${_files} ENGINES ${NRDMA_TEST_ENGINES})
+  # The threads that a fragment makes are OpenMP's in this build and std::thread in clang's.
+  if(OpenMP_CXX_FOUND AND NOT NRDMA_SANITIZE)
+    target_link_libraries(conformance PRIVATE OpenMP::OpenMP_CXX)
+  endif()
 endif()
 
 # ---- more builds of the interface tests ----

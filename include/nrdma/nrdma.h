@@ -683,7 +683,8 @@ nrdma_status nrdma_node_register_class(struct nrdma_node *node,
                                        struct nrdma_uuid class_id,
                                        const struct nrdma_job_class *class_);
 
-/* Takes a class back; returns when its last replica is gone. Not from a callback. NRDMA_NONE waits for ever. */
+/* Takes a class back; returns when its last replica is gone. 0 waits for shutdown_timeout_ms, NRDMA_NONE for
+   ever. Not from a callback. */
 NRDMA_API
 nrdma_status nrdma_node_unregister_class(struct nrdma_node *node,
                                          struct nrdma_uuid class_id,
@@ -755,7 +756,7 @@ nrdma_status nrdma_node_peers(struct nrdma_node *node,
                               uint64_t capacity,
                               uint64_t *total);
 
-/* Waits until at least so many peers are connected; NRDMA_NONE waits for ever. */
+/* Waits until at least so many peers are connected; 0 waits for connect_timeout_ms, NRDMA_NONE for ever. */
 NRDMA_API nrdma_status nrdma_node_wait_peers(struct nrdma_node *node, uint64_t at_least, uint32_t timeout_ms);
 
 /* Sets who hears of peers: event is NRDMA_PEER_EVENT_JOINED, _LEFT or _LOST. NULL ends it;
@@ -779,8 +780,8 @@ NRDMA_API nrdma_status nrdma_node_stats(struct nrdma_node *node, struct nrdma_st
 /* Frees idle memory of the cache until about `keep_idle_bytes` are left. */
 NRDMA_API nrdma_status nrdma_node_trim(struct nrdma_node *node, uint64_t keep_idle_bytes);
 
-/* Ends the node: abandons its jobs, tells its peers, joins its threads. Idempotent. NRDMA_TIMED_OUT names what
-   is stuck. Not from a callback. */
+/* Ends the node: abandons its jobs, tells its peers, joins its threads. Idempotent; 0 waits for
+   shutdown_timeout_ms, NRDMA_NONE for ever. NRDMA_TIMED_OUT names what is stuck. Not from a callback. */
 NRDMA_API nrdma_status nrdma_node_shutdown(struct nrdma_node *node, uint32_t timeout_ms);
 
 /* Shuts the node down (shutdown_timeout_ms) and frees it; NULL is allowed. No other call on the node may be

@@ -418,7 +418,9 @@ pub unsafe extern "C" fn nrdma_node_listen(
             // SAFETY: listen checked that it fits, with its NUL.
             unsafe { bound.cast::<u8>().copy_from_nonoverlapping(actual.as_ptr(), actual.len()) };
             // SAFETY: as above.
-            unsafe { bound.cast::<u8>().add(actual.len()).write(0) };
+            let end = unsafe { bound.cast::<u8>().add(actual.len()) };
+            // SAFETY: as above.
+            unsafe { end.write(0) };
         }
         Ok(0)
     })

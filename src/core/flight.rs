@@ -8,7 +8,7 @@ use super::error::{Error, Kind, Result};
 use super::job::{Mode, ResultInfo, class_text};
 use super::memory::Kind as MemoryKind;
 use super::peer::Peer;
-use super::run::{Arrival, Run, Site, State};
+use super::run::{Arrival, Run, State};
 use super::scheduler::callback;
 use super::stats::add;
 use super::transport::{Chunk, Place};
@@ -96,8 +96,8 @@ impl Run {
                 }
                 if state.stop.is_none() {
                     let counts = why.kind != Kind::PeerLost;
-                    let site = Some(Site::Peer(peer.token)).filter(|_| counts);
-                    self.try_again(&mut state, index, site, false, why, counts);
+                    state.tries.entry(index).or_default().failed_at = Some(peer.host_id);
+                    self.try_again(&mut state, index, false, why, counts);
                 }
             }
         }
@@ -119,7 +119,7 @@ impl Run {
             // Others may have passed this host over meanwhile.
             self.notify();
         }
-        let lease = callback(&self.node, || self.job.result_buffer(&peer.home, index))?;
+        let lease = callback(&self.node, self.depth, || self.job.result_buffer(&peer.home, index))?;
         let target = match &lease {
             None => Target::Bytes,
             Some(lease) => self.target(lease, peer, index)?,
@@ -150,6 +150,7 @@ impl Run {
             payload,
             thread_limit: self.spec.thread_limit,
             priority: self.spec.priority,
+            depth: self.depth,
         })?;
         match &self.payload {
             Some(span) if span.len > 0 => {
@@ -200,7 +201,7 @@ impl Run {
             if share.dead || stopped {
                 share.in_flight -= 1;
                 if !stopped {
-                    self.try_again(&mut state, index, None, false, peer.lost_error(), false);
+                    self.try_again(&mut state, index, false, peer.lost_error(), false);
                 }
                 return;
             }
@@ -343,8 +344,8 @@ impl Run {
                 share.bytes -= flight.capacity;
                 share.lacks |= lacks;
             }
-            let site = Some(Site::Peer(flight.peer.token));
-            self.try_again(&mut state, place.index, site, flight.partial, why, !lacks);
+            state.tries.entry(place.index).or_default().failed_at = Some(peer.host_id);
+            self.try_again(&mut state, place.index, flight.partial, why, !lacks);
         }
         self.spread();
         self.notify();
@@ -353,18 +354,9 @@ impl Run {
 
     /// A fragment came to nothing on a host: again elsewhere if its mode allows, else it has failed.
     /// `counts`: the fault may be the fragment's own, so that one further try is enough.
-    pub(super) fn try_again(
-        &self,
-        state: &mut State,
-        index: u64,
-        site: Option<Site>,
-        partial: bool,
-        why: Error,
-        counts: bool,
-    ) {
+    pub(super) fn try_again(&self, state: &mut State, index: u64, partial: bool, why: Error, counts: bool) {
         let tries = state.tries.entry(index).or_default();
         tries.attempt += 1;
-        tries.failed_at = site;
         tries.failures += u32::from(counts);
         let again = self.spec.mode == Mode::Cluster
             && tries.failures < 2
@@ -409,11 +401,11 @@ impl Run {
             (Some(lease), _) => {
                 lease.set_path(path);
                 let whole = if path == Path::Staged { Ok(()) } else { lease.bring_over(size) };
-                whole.and_then(|()| callback(&self.node, || self.job.receive(lease, &info)))
+                whole.and_then(|()| callback(&self.node, self.depth, || self.job.receive(lease, &info)))
             }
             (None, _) => {
                 bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
-                callback(&self.node, || self.job.receive_bytes(&bytes, &info))
+                callback(&self.node, self.depth, || self.job.receive_bytes(&bytes, &info))
             }
         };
         if part != Part::Nothing {
@@ -488,7 +480,7 @@ impl Run {
             }
             let partial = flight.partial;
             drop(flight);
-            self.try_again(&mut self.lock(), index, None, partial, peer.lost_error(), false);
+            self.try_again(&mut self.lock(), index, partial, peer.lost_error(), false);
         }
         self.lock().calling -= 1;
         self.spread();

@@ -474,27 +474,6 @@ impl Home {
         })
     }
 
-    /// Frees idle memory of this home, oldest and largest first, until at most `keep` bytes are left in its
-    /// depots. What threads keep goes at their next use.
-    pub(crate) fn trim(&self, keep: u64) {
-        self.flush();
-        let idle = |class: Class| {
-            let count = [&self.private, &self.exposed]
-                .into_iter()
-                .filter_map(|d| d.get(class.index()))
-                .map(Depot::len);
-            class.capacity().saturating_mul(u64::try_from(count.sum::<usize>()).unwrap_or(u64::MAX))
-        };
-        let mut left: u64 = Class::all().map(idle).fold(0, u64::saturating_add);
-        for class in Class::all().rev() {
-            while left > keep {
-                let Some(carrier) = self.oldest(class) else { break };
-                drop(carrier);
-                left = left.saturating_sub(class.capacity());
-            }
-        }
-    }
-
     /// Makes all threads give up their magazines at their next use; this one does now.
     pub(crate) fn flush(&self) {
         self.epoch.advance();

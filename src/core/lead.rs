@@ -2,7 +2,7 @@
 //!
 //! Handing a frame from thread to thread costs a wake-up; so the leader handles what it finds itself. While
 //! nobody leads, a sender wakes the progress thread.
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,41 +10,75 @@ use super::peer::Peer;
 use super::sleeper::Sleeper;
 use super::transport::{Attention, Waiter};
 
-/// The longest a leader spins before it sleeps.
-const SPIN: Duration = Duration::from_micros(20);
+/// The longest a leader spins before it sleeps: about what two wake-ups take.
+const SPIN: Duration = Duration::from_micros(50);
+/// A sleep that spinning could perhaps have saved.
+const SHORT_SLEEP: Duration = Duration::from_micros(200);
+/// Short sleeps after which spinning is tried.
+const PROBE: u32 = 8;
+const RAREST_PROBE: u32 = 1024;
 /// A link this long quiet is left to the progress thread.
 const COLD: Duration = Duration::from_millis(100);
 /// Frames taken from one link before the next has its turn.
 const BATCH: usize = 32;
 /// Polls between two looks at the clock.
 const POLLS: u32 = 16;
+/// Who is away for less than this leaves the links as they are: to have senders wake the progress thread costs
+/// more than they would wait.
+const MOMENT: Duration = Duration::from_micros(50);
+/// So many short absences in a row, and the next is expected to be short, too.
+const TRUST: u32 = 8;
+/// How often the progress thread looks whether who left for a moment is back.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// How long spinning pays, learned from how it went.
+///
+/// Two that sleep and wait for each other would never find out that spinning pays, because a wake-up takes longer
+/// than the wait that is worth spinning for: so after some short sleeps one spins for longer, which lets the other
+/// find out the same.
 struct Spin {
-    most: Duration,
     budget: Duration,
-    misses: u32,
+    /// What it may grow to.
+    cap: Duration,
+    /// Short sleeps since the last spin, and how long they take.
+    short: u32,
+    typical: Duration,
+    /// Short sleeps from one probe to the next; the more, the more were in vain.
+    interval: u32,
 }
 
 impl Spin {
     fn new() -> Self {
-        let alone = std::thread::available_parallelism().map_or(1, usize::from) == 1;
-        let most = if alone { Duration::ZERO } else { SPIN };
-        Self { most, budget: most, misses: 0 }
+        Self { budget: SPIN, cap: SPIN, short: 0, typical: SPIN, interval: PROBE }
     }
-    /// What to spend now: the budget, or after 64 hopeless sleeps a probe.
-    fn allowance(&mut self) -> Duration {
-        if !self.budget.is_zero() {
-            return self.budget;
+    /// What to spend now.
+    fn allowance(&self) -> Duration {
+        match self.budget.is_zero() && self.short >= self.interval {
+            true => (self.typical * 2).max(SPIN),
+            false => self.budget,
         }
-        self.misses += 1;
-        if self.misses.is_multiple_of(64) { self.most } else { Duration::ZERO }
     }
     fn hit(&mut self) {
-        self.budget = (self.budget * 2).clamp(self.most / 8, self.most);
+        if self.budget.is_zero() {
+            self.cap = self.allowance();
+        }
+        self.budget = if self.budget.is_zero() { self.cap } else { (self.budget * 2).min(self.cap) };
+        self.interval = PROBE;
+        self.short = 0;
     }
     fn miss(&mut self) {
-        self.budget = if self.budget <= self.most / 16 { Duration::ZERO } else { self.budget / 2 };
+        if self.budget.is_zero() {
+            self.interval = (self.interval * 2).min(RAREST_PROBE);
+        }
+        self.short = 0;
+        self.budget = if self.budget <= SPIN / 16 { Duration::ZERO } else { self.budget / 2 };
+        self.cap = (self.cap / 2).max(SPIN);
+    }
+    fn slept(&mut self, time: Duration) {
+        if time < SHORT_SLEEP {
+            self.short += 1;
+            self.typical = (self.typical * 7 + time) / 8;
+        }
     }
 }
 
@@ -58,11 +92,34 @@ struct Hot {
     links: Vec<Warm>,
     spin: Spin,
     ready: Vec<u64>,
+    /// When the last leader left.
+    left: Option<Instant>,
+    /// It left the links as they were.
+    quietly: bool,
+    /// Short absences in a row.
+    short: u32,
+}
+
+impl Hot {
+    /// Learns from how long nobody led.
+    fn note_absence(&mut self) {
+        let short = self.left.take().is_some_and(|left| left.elapsed() < MOMENT);
+        self.short = if short { (self.short + 1).min(TRUST) } else { 0 };
+    }
 }
 
 /// The leader's seat.
 pub(crate) struct Lead {
     taken: AtomicBool,
+    /// By an executor that has nothing better to do.
+    stand_in: AtomicBool,
+    /// Threads that wait for something and would lead meanwhile: they come before executors, because what they
+    /// find is mostly for themselves.
+    wanted: AtomicUsize,
+    /// Counts leaders that left for a moment.
+    leaves: AtomicU64,
+    /// The progress thread looks whether they come back.
+    ticking: AtomicBool,
     followers: Mutex<Vec<Arc<Sleeper>>>,
     /// Links that became busy since the leader last looked.
     warmed: Mutex<Vec<Arc<Peer>>>,
@@ -91,10 +148,21 @@ impl Lead {
     pub(crate) fn new(waiter: Arc<dyn Waiter>) -> Self {
         Self {
             taken: AtomicBool::new(false),
+            stand_in: AtomicBool::new(false),
+            wanted: AtomicUsize::new(0),
+            leaves: AtomicU64::new(0),
+            ticking: AtomicBool::new(false),
             followers: Mutex::new(Vec::new()),
             warmed: Mutex::new(Vec::new()),
             any_warmed: AtomicBool::new(false),
-            hot: Mutex::new(Hot { links: Vec::new(), spin: Spin::new(), ready: Vec::new() }),
+            hot: Mutex::new(Hot {
+                links: Vec::new(),
+                spin: Spin::new(),
+                ready: Vec::new(),
+                left: None,
+                quietly: false,
+                short: 0,
+            }),
             waiter,
             sweeps: AtomicU64::new(0),
         }
@@ -129,6 +197,16 @@ impl Lead {
         }
     }
 
+    /// Lets go of links whose peers are gone.
+    pub(crate) fn forget_dead(&self) {
+        self.warmed.lock().unwrap_or_else(PoisonError::into_inner).retain(|peer| peer.is_alive());
+        match self.hot.try_lock() {
+            Ok(mut hot) => hot.links.retain(|warm| warm.peer.is_alive()),
+            // The leader does it itself before it sleeps.
+            Err(_) => self.waiter.wake(),
+        }
+    }
+
     /// Whether somebody leads.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)
@@ -149,10 +227,59 @@ impl Lead {
         if self.taken.load(Ordering::Relaxed) || self.taken.swap(true, Ordering::SeqCst) {
             return None;
         }
-        let hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
+        hot.note_absence();
+        let polled = std::mem::take(&mut hot.quietly);
         let leading = Leading { lead: self, progress, hot };
-        leading.begin();
+        if !polled {
+            leading.begin();
+        }
         Some(leading)
+    }
+
+    /// Becomes the leader, if nobody is and nobody else wants to be; for executors. `until` must end when
+    /// [`Lead::is_wanted`].
+    pub(crate) fn stand_in<'a>(&'a self, progress: &'a dyn Waiter) -> Option<Leading<'a>> {
+        if self.is_wanted() {
+            return None;
+        }
+        let leading = self.take(progress)?;
+        self.stand_in.store(true, Ordering::SeqCst);
+        Some(leading)
+    }
+
+    /// Whether a thread waits that should lead.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) > 0
+    }
+
+    /// From now on, until the answer is dropped, executors leave the lead to the calling thread.
+    pub(crate) fn want(&self) -> Wanted<'_> {
+        self.wanted.fetch_add(1, Ordering::SeqCst);
+        Wanted(self)
+    }
+
+    /// Called by the progress thread every [`TICK`] while it [`is_ticking`](Self::is_ticking): takes the links
+    /// over from a leader that left for a moment and does not come back.
+    pub(crate) fn tick(&self, progress: &dyn Waiter, seen: &mut u64) {
+        if !self.is_ticking() {
+            return;
+        }
+        let leaves = self.leaves.load(Ordering::SeqCst);
+        if std::mem::replace(seen, leaves) != leaves {
+            return;
+        }
+        // Such an absence was too long, so this does not leave the links as they are.
+        drop(self.take(progress));
+        self.ticking.store(false, Ordering::SeqCst);
+        if self.leaves.load(Ordering::SeqCst) != leaves {
+            self.ticking.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the progress thread shall call [`Lead::tick`].
+    pub(crate) fn is_ticking(&self) -> bool {
+        self.ticking.load(Ordering::SeqCst)
     }
 
     /// Waits to be woken or to be offered the lead.
@@ -164,6 +291,9 @@ impl Lead {
         done: &mut dyn FnMut() -> bool,
     ) {
         self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(me));
+        if self.stand_in.load(Ordering::SeqCst) {
+            self.waiter.wake();
+        }
         if self.taken.load(Ordering::SeqCst) && !done() && rest.before(me) {
             me.park(timeout);
             rest.after(me);
@@ -205,14 +335,16 @@ impl Leading<'_> {
         let mut polls = 0_u32;
         loop {
             let found = self.poll();
-            if done() {
-                self.hot.spin.hit();
-                return true;
-            }
+            let done = done();
             polls = polls.wrapping_add(1);
-            if found > 0 {
-                self.hot.spin.hit();
-                end = None;
+            if done || found > 0 {
+                // What was there at once says nothing about spinning.
+                if end.take().is_some() {
+                    self.hot.spin.hit();
+                }
+                if done {
+                    return true;
+                }
                 // A peer may keep us busy for ever.
                 if polls.is_multiple_of(POLLS) && deadline.is_some_and(|d| Instant::now() >= d) {
                     return false;
@@ -265,8 +397,10 @@ impl Leading<'_> {
         }
         let mut ready = std::mem::take(&mut self.hot.ready);
         ready.clear();
-        let timeout = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let began = Instant::now();
+        let timeout = deadline.map(|d| d.saturating_duration_since(began));
         me.lead(self.lead.waiter(), timeout, &mut ready);
+        self.hot.spin.slept(began.elapsed());
         self.hot.ready = ready;
         rest.after(me);
         self.begin();
@@ -295,17 +429,47 @@ impl Leading<'_> {
     }
 }
 
+/// A thread that would lead; see [`Lead::want`].
+pub(crate) struct Wanted<'a>(&'a Lead);
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.wanted.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Leading<'_> {
+    /// Leaves for a moment, if that is to be expected: senders go on as if somebody polled.
+    fn step_out(&mut self) -> bool {
+        if self.hot.short < TRUST {
+            return false;
+        }
+        self.hot.quietly = true;
+        self.lead.leaves.fetch_add(1, Ordering::SeqCst);
+        // Either we see that the progress thread has stopped looking, or it sees that we left.
+        if !self.lead.ticking.load(Ordering::SeqCst) && !self.lead.ticking.swap(true, Ordering::SeqCst) {
+            self.progress.wake();
+        }
+        true
+    }
+}
+
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
+        self.hot.left = Some(Instant::now());
+        self.lead.stand_in.store(false, Ordering::SeqCst);
         // First, so that the progress thread looks itself at what rings from here on. Who takes the lead now
         // waits for our lock and then polls.
         self.lead.taken.store(false, Ordering::SeqCst);
         self.hot.links.retain(|warm| warm.peer.is_alive());
+        let next = self.lead.followers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if next.is_none() && self.step_out() {
+            return;
+        }
         let mut waiting = false;
         for warm in &self.hot.links {
             waiting |= warm.peer.link.attention(Attention::Progress);
         }
-        let next = self.lead.followers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(next) = next {
             next.wake(self.lead.waiter());
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// How much a record matters; larger is less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
+// The levels of the C interface; nothing is as small as Debug yet.
 #[allow(dead_code)]
 pub(crate) enum Level {
     Error = 1,
@@ -44,7 +45,6 @@ pub(crate) fn write(level: Level, target: &str, text: Arguments<'_>) {
     }
 }
 
-#[allow(unused_macros)]
 macro_rules! log_at {
     ($level:ident, $($text:tt)*) => {
         if $crate::core::log::enabled($crate::core::log::Level::$level) {
@@ -52,16 +52,7 @@ macro_rules! log_at {
         }
     };
 }
-#[allow(unused_macros)]
 macro_rules! log_error { ($($text:tt)*) => { $crate::core::log::log_at!(Error, $($text)*) }; }
 macro_rules! log_warn { ($($text:tt)*) => { $crate::core::log::log_at!(Warn, $($text)*) }; }
-#[allow(unused_macros)]
 macro_rules! log_info { ($($text:tt)*) => { $crate::core::log::log_at!(Info, $($text)*) }; }
-#[allow(unused_macros)]
-macro_rules! log_debug { ($($text:tt)*) => { $crate::core::log::log_at!(Debug, $($text)*) }; }
-#[allow(unused_macros)]
-macro_rules! log_trace { ($($text:tt)*) => { $crate::core::log::log_at!(Trace, $($text)*) }; }
-#[allow(unused_imports)]
-pub(crate) use {
-    log_at, log_debug as debug, log_error as error, log_info as info, log_trace as trace, log_warn as warn,
-};
+pub(crate) use {log_at, log_error as error, log_info as info, log_warn as warn};

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::error::{Error, Kind, Result};
 use super::home::Home;
+use super::lead::TICK;
 use super::log;
 use super::node::{Node, PeerEvent};
 use super::peer::{Identity, Peer};
@@ -340,7 +341,7 @@ impl Node {
         let listener = self.callback.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(listener) = listener else { return };
         let (node, info) = (Arc::clone(self), self.peer_info(peer));
-        let tell = move || callback(&node, || listener(&info, event));
+        let tell = move || callback(&node, 0, || listener(&info, event));
         self.deliverers.push(Work::Call(Box::new(tell)), 0);
     }
 
@@ -403,6 +404,7 @@ impl Node {
         self.deliverers.push(Work::Call(Box::new(settle)), 0);
         self.tell(peer, if left { PeerEvent::Left } else { PeerEvent::Lost });
         self.hosts_changed();
+        self.lead.forget_dead();
     }
 
     // ---- the progress thread
@@ -412,7 +414,9 @@ impl Node {
         become_progress(self);
         let mut ready = Vec::new();
         let mut swept = 0;
+        let mut left = 0;
         let mut decayed = Instant::now();
+        let mut kept = decayed;
         while !self.progress_ends.load(Ordering::Acquire) {
             survive("the progress thread", || {
                 ready.clear();
@@ -429,8 +433,13 @@ impl Node {
                     swept = sweeps;
                     self.peers_sorted().iter().for_each(|peer| self.look(peer));
                 }
+                self.lead.tick(self.progress.as_ref(), &mut left);
                 self.take_losses();
-                self.keep_time(&mut decayed);
+                // While it ticks the loop runs a thousand times a second.
+                if !self.lead.is_ticking() || kept.elapsed() >= 10 * TICK {
+                    kept = Instant::now();
+                    self.keep_time(&mut decayed);
+                }
             });
         }
         survive("the progress thread", || self.take_losses());
@@ -456,6 +465,9 @@ impl Node {
     }
 
     fn next_timer(&self, decayed: Instant) -> Duration {
+        if self.lead.is_ticking() {
+            return TICK;
+        }
         let now = Instant::now();
         let mut next = DECAY.saturating_sub(now.duration_since(decayed));
         if !self.read_peers().is_empty() {

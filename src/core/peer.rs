@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use super::error::{Error, Kind, Result};
 use super::fragment::Fragment;
 use super::home::Home;
-use super::job::class_text;
 use super::memory::{Block, Span};
 use super::node::Node;
 use super::remote::{Opening, Order, Remote};
 use super::scheduler::{Work, is_progress};
 use super::sleeper::Sleeper;
-use super::stats::{add, read};
+use super::stats::read;
 use super::transport::{Chunk, Incoming, Link, Place, RegionKey};
 use super::wire::frame::{Frame, Target, Uuid};
 
@@ -241,9 +240,9 @@ impl Peer {
                 let capacity = usize::try_from(capacity)
                     .map_err(|_| Error::protocol(format!("a region of {capacity} bytes is too large")))?;
                 let block = match self.node.memory().map(share, capacity) {
-                    Err(error) if error.kind == Kind::ProtocolError => return Err(error),
-                    // The fault is ours: the fragments that name it fail, the peer stays.
-                    mapped => mapped,
+                    // The fragments that would need it fail, not the peer.
+                    Err(error) if error.kind != Kind::OutOfMemory => return Err(error),
+                    block => block,
                 };
                 let mut windows = lock(&self.windows);
                 if windows.len() >= MOST_WINDOWS {
@@ -293,8 +292,8 @@ impl Peer {
                     run.on_failed(self, place, Error::new(kind, text))?;
                 }
             }
-            Frame::JobOpen { job, class, count, payload, thread_limit, priority } => {
-                let opening = Opening { class, count, payload, thread_limit, priority };
+            Frame::JobOpen { job, class, count, payload, thread_limit, priority, depth } => {
+                let opening = Opening { class, count, payload, thread_limit, priority, depth };
                 self.open_job(job, &opening)?;
             }
             Frame::JobClose { job } => {
@@ -372,10 +371,8 @@ impl Peer {
         // The announcement came before the fragment, but on the slow side.
         self.service();
         lock(&self.windows).get(&key).cloned().unwrap_or_else(|| {
-            Err(Error::new(
-                Kind::Stale,
-                format!("host {} named region {} which it has not announced", self.host_id, key.id),
-            ))
+            let text = format!("host {} named region {} which it has not announced", self.host_id, key.id);
+            Err(Error::new(Kind::Stale, text))
         })
     }
 
@@ -486,16 +483,6 @@ impl Peer {
     pub(crate) fn say_goodbye(&self) {
         // It may be gone already; then it need not hear it.
         let _ = self.try_send(&Frame::Goodbye);
-    }
-
-    /// How a class that the peer lacks is named in messages.
-    pub(crate) fn lacks_text(&self, class: &Uuid) -> String {
-        format!("host {} ({}) has not registered class {}", self.host_id, self.name, class_text(class))
-    }
-
-    /// Counts bytes handed to it.
-    pub(crate) fn count_sent(&self, bytes: u64) {
-        add(&self.bytes_sent, bytes);
     }
 }
 

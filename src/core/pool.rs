@@ -10,7 +10,7 @@ use super::sleeper::Sleeper;
 use super::transport::Waiter;
 
 /// Threads of one pool that may wait inside nrdma at the same time.
-pub(crate) const DEEPEST: usize = 256;
+const DEEPEST: usize = 256;
 /// What one step of priority is worth: so much waiting makes up for it, and nothing starves.
 const STEP: Duration = Duration::from_millis(20);
 

@@ -56,6 +56,7 @@ pub(crate) struct Remote {
     count: u64,
     limit: u64,
     priority: i32,
+    depth: u32,
     size: u64,
     cancelled: Arc<AtomicBool>,
     state: Mutex<State>,
@@ -68,6 +69,7 @@ pub(crate) struct Opening {
     pub(crate) payload: u64,
     pub(crate) thread_limit: u64,
     pub(crate) priority: i32,
+    pub(crate) depth: u32,
 }
 
 impl Remote {
@@ -86,6 +88,7 @@ impl Remote {
             count: opening.count,
             limit: opening.thread_limit,
             priority: opening.priority.max(0),
+            depth: opening.depth,
             size: opening.payload,
             cancelled: Arc::new(AtomicBool::new(false)),
             state: Mutex::new(State {
@@ -188,7 +191,7 @@ impl Remote {
     pub(crate) fn create(self: &Arc<Self>) {
         let payload = std::mem::take(&mut self.lock().payload);
         let made = match &self.registered {
-            Some(registered) => callback(&self.peer.node, || registered.create(&payload)),
+            Some(registered) => callback(&self.peer.node, self.depth, || registered.create(&payload)),
             None => Err(Error::new(
                 Kind::NotRegistered,
                 format!(
@@ -238,7 +241,7 @@ impl Remote {
             thread_id: thread_id(),
             cancelled: Arc::clone(&self.cancelled),
         };
-        let result = callback(&self.peer.node, || {
+        let result = callback(&self.peer.node, self.depth, || {
             fragment.enter(|| match order.target {
                 Target::Bytes => replica.execute_bytes(&info, fragment).map(|()| None),
                 _ => replica.execute(&info, fragment),
@@ -255,10 +258,10 @@ impl Remote {
         let mut state = self.lock();
         state.waiting.clear();
         if let Phase::Live(replica) = &state.phase {
-            let (node, replica) = (Arc::clone(&self.peer.node), Arc::clone(replica));
+            let (node, replica, depth) = (Arc::clone(&self.peer.node), Arc::clone(replica), self.depth);
             // Should this be the last reference, then its end is host code too.
             let tell = move || {
-                callback(&node, || {
+                callback(&node, depth, || {
                     replica.cancel();
                     drop(replica);
                 });
@@ -280,8 +283,8 @@ impl Remote {
         }
         state.waiting.clear();
         if let Phase::Live(replica) = std::mem::replace(&mut state.phase, Phase::Ended) {
-            let node = Arc::clone(&self.peer.node);
-            let end = move || callback(&node, || drop(replica));
+            let (node, depth) = (Arc::clone(&self.peer.node), self.depth);
+            let end = move || callback(&node, depth, || drop(replica));
             self.peer.node.executors.push(Work::Call(Box::new(end)), self.priority);
         }
     }

@@ -14,7 +14,7 @@ use super::job::{FragmentInfo, Job, Mode, Spec, class_text, thread_id};
 use super::memory::Span;
 use super::node::Node;
 use super::peer::Peer;
-use super::scheduler::{Work, callback};
+use super::scheduler::{Work, callback, depth};
 use super::sleeper::Sleeper;
 use super::stats::add;
 use super::wire::frame::{Frame, Part};
@@ -31,15 +31,8 @@ const BYTES_IN_FLIGHT: u64 = 256 << 20;
 pub(super) struct Tries {
     pub(super) attempt: u32,
     pub(super) failures: u32,
-    /// Where it failed last.
-    pub(super) failed_at: Option<Site>,
-}
-
-/// A host that runs fragments of a job: this one, or the peer of that token.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Site {
-    Here,
-    Peer(u64),
+    /// The host that failed last: another is to try next.
+    pub(super) failed_at: Option<u32>,
 }
 
 /// Something that the host is to be told.
@@ -78,25 +71,6 @@ impl State {
     }
 }
 
-/// Hosts that could run a fragment of a CLUSTER job, when they have room.
-fn shares_able(run: &Run, state: &State) -> usize {
-    let class = &run.spec.class;
-    let able = |s: &&Share| !s.dead && !s.lacks && s.peer.credits > 0 && s.peer.has_class(class);
-    state.shares.iter().filter(able).count()
-}
-
-/// A fragment to be tried again at a site: not where it has just failed if there are `others`.
-fn take_retry(
-    retry: &mut VecDeque<u64>,
-    tries: &HashMap<u64, Tries>,
-    site: Site,
-    others: bool,
-) -> Option<u64> {
-    let failed_here = |index: &u64| tries.get(index).is_some_and(|t| t.failed_at == Some(site));
-    let at = retry.iter().position(|index| !others || !failed_here(index))?;
-    retry.remove(at)
-}
-
 enum Action {
     Deliver(Arrival),
     HandOut { peer: Arc<Peer>, index: u64, attempt: u32, open: bool },
@@ -109,6 +83,8 @@ pub(crate) struct Run {
     pub(super) node: Arc<Node>,
     pub(super) job: Box<dyn Job>,
     pub(super) spec: Spec,
+    /// How deep it is nested in other jobs' callbacks.
+    pub(super) depth: u32,
     pub(super) count: u64,
     pub(super) payload: Option<Span>,
     state: Mutex<State>,
@@ -158,6 +134,7 @@ impl Run {
             node: Arc::clone(node),
             job,
             spec,
+            depth: depth(),
             count,
             payload,
             state: Mutex::new(state),
@@ -215,7 +192,7 @@ impl Run {
             Error::new(Kind::OutOfMemory, format!("no memory for the host ids of {count} fragments"))
         })?;
         slots.resize(count, 0_u32);
-        callback(&self.node, || self.job.assign_hosts(&mut slots))?;
+        callback(&self.node, self.depth, || self.job.assign_hosts(&mut slots))?;
         let mut state = self.lock();
         state.shares = peers.into_iter().map(Share::new).collect();
         for (index, host) in (0_u64..).zip(slots) {
@@ -352,8 +329,8 @@ impl Run {
             return None;
         }
         self.see_hosts(state);
-        let others = shares_able(self, state) + usize::from(self.job.runs_here()) > 1;
         let State { next, retry, tries, shares, calling, .. } = state;
+        let alone = !self.job.runs_here() && shares.iter().filter(|share| self.is_able(share)).count() < 2;
         for share in shares.iter_mut() {
             let full = share.in_flight >= self.credits(&share.peer) || share.bytes >= BYTES_IN_FLIGHT;
             if full || share.dead || share.opened == Opened::Now {
@@ -362,7 +339,11 @@ impl Run {
             let index = match self.spec.mode {
                 Mode::Cluster if share.lacks || !share.peer.has_class(&self.spec.class) => continue,
                 Mode::Cluster => {
-                    take_retry(retry, tries, Site::Peer(share.peer.token), others).or_else(|| {
+                    let host = share.peer.host_id;
+                    let other = |index: &u64| {
+                        alone || tries.get(index).is_none_or(|tries| tries.failed_at != Some(host))
+                    };
+                    retry.iter().position(other).and_then(|at| retry.remove(at)).or_else(|| {
                         let index = *next;
                         *next += u64::from(index < self.count);
                         (index < self.count).then_some(index)
@@ -400,11 +381,7 @@ impl Run {
             return None;
         }
         let index = match self.spec.mode {
-            Mode::Local | Mode::Cluster => {
-                let others = self.spec.mode == Mode::Cluster && shares_able(self, state) > 0;
-                let again = take_retry(&mut state.retry, &state.tries, Site::Here, others);
-                again.or_else(|| state.fresh(self.count))?
-            }
+            Mode::Local | Mode::Cluster => state.retry.pop_front().or_else(|| state.fresh(self.count))?,
             Mode::OncePerHost | Mode::UserDefined => state.assigned.pop_front()?,
         };
         state.running += 1;
@@ -426,12 +403,17 @@ impl Run {
         }
     }
 
+    /// Whether a host can run fragments of a CLUSTER job.
+    fn is_able(&self, share: &Share) -> bool {
+        !share.dead && !share.lacks && share.peer.credits > 0 && share.peer.has_class(&self.spec.class)
+    }
+
     /// With nobody left who could run them, the remaining fragments fail instead of waiting for ever.
     fn give_up_if_stuck(&self, state: &mut State) {
         if self.spec.mode != Mode::Cluster || self.job.runs_here() {
             return;
         }
-        if shares_able(self, state) > 0 {
+        if state.shares.iter().any(|share| self.is_able(share)) {
             return;
         }
         let why = Error::new(
@@ -465,7 +447,7 @@ impl Run {
     }
 
     fn tell_failure(&self, index: u64, why: Error) {
-        callback(&self.node, || self.job.failed(index, &why));
+        callback(&self.node, self.depth, || self.job.failed(index, &why));
         let mut state = self.lock();
         state.error.get_or_insert(why);
         state.left = state.left.saturating_sub(1);
@@ -481,14 +463,14 @@ impl Run {
             thread_id: thread_id(),
             cancelled: Arc::clone(&self.cancelled),
         };
-        let result = callback(&self.node, || self.job.execute(&info));
+        let result = callback(&self.node, self.depth, || self.job.execute(&info));
         add(&self.node.tally.fragments_local, 1);
         let failed = {
             let mut state = self.lock();
             state.running -= 1;
             match result {
                 Err(why) if state.stop.is_none() => {
-                    self.try_again(&mut state, index, Some(Site::Here), false, why, true);
+                    self.try_again(&mut state, index, false, why, true);
                     true
                 }
                 _ => {
@@ -541,7 +523,7 @@ impl Run {
             Some(owner) => self.wake(owner),
             None => {
                 let run = Arc::clone(self);
-                let tell = move || callback(&run.node, || run.job.finished(run.result()));
+                let tell = move || callback(&run.node, run.depth, || run.job.finished(run.result()));
                 self.node.deliverers.push(Work::Call(Box::new(tell)), self.spec.priority);
             }
         }
@@ -589,7 +571,7 @@ impl Run {
         for peer in opened {
             peer.send(&Frame::JobCancel { job: self.id });
         }
-        callback(&self.node, || self.job.cancel());
+        callback(&self.node, self.depth, || self.job.cancel());
         let mut state = self.lock();
         state.calling -= 1;
         self.close_if_over(&mut state);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::error::{Error, Kind, Result};
 use super::lead::Rest;
 use super::node::Node;
-use super::pool::{DEEPEST, Pool, Turn};
+use super::pool::{Pool, Turn};
 use super::remote::{Order, Remote};
 use super::run::Run;
 use super::sleeper::Sleeper;
@@ -73,8 +73,8 @@ enum Role {
 thread_local! {
     /// The calling thread's role, and the instance of its node.
     static ROLE: Cell<(Role, u64)> = const { Cell::new((Role::Foreign, 0)) };
-    /// Instances of the nodes whose callbacks the calling thread is inside.
-    static CALLBACKS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// The callbacks that the calling thread is inside: each one's node, and how deep its job is nested.
+    static CALLBACKS: RefCell<Vec<(u64, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The calling thread is the progress thread of a node.
@@ -87,8 +87,11 @@ pub(crate) fn is_progress() -> bool {
     ROLE.try_with(Cell::get).is_ok_and(|(role, _)| role == Role::Progress)
 }
 
-/// Runs host code, remembering that this thread is inside a callback of `node`.
-pub(crate) fn callback<R>(node: &Arc<Node>, body: impl FnOnce() -> R) -> R {
+/// Jobs nested inside each other's callbacks, over all hosts.
+const DEEPEST_JOB: u32 = 256;
+
+/// Runs host code for a job at `depth`, remembering that this thread is inside a callback of `node`.
+pub(crate) fn callback<R>(node: &Arc<Node>, depth: u32, body: impl FnOnce() -> R) -> R {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -96,14 +99,21 @@ pub(crate) fn callback<R>(node: &Arc<Node>, body: impl FnOnce() -> R) -> R {
         }
     }
     let instance = node.instance();
-    let _ = CALLBACKS.try_with(|inside| inside.borrow_mut().push(instance));
+    let _ = CALLBACKS.try_with(|inside| inside.borrow_mut().push((instance, depth)));
     let _leave = Leave;
     body()
 }
 
 /// Whether the calling thread is inside a callback of that node.
 pub(crate) fn inside_callback(node: &Node) -> bool {
-    CALLBACKS.try_with(|inside| inside.borrow().contains(&node.instance())).unwrap_or(false)
+    let instance = node.instance();
+    CALLBACKS.try_with(|inside| inside.borrow().iter().any(|(other, _)| *other == instance)).unwrap_or(false)
+}
+
+/// How deep a job is nested that starts here: 0 outside of all callbacks.
+pub(crate) fn depth() -> u32 {
+    let outer = CALLBACKS.try_with(|inside| inside.borrow().last().map(|(_, depth)| *depth));
+    outer.ok().flatten().map_or(0, |depth| depth.saturating_add(1))
 }
 
 /// The body of an executor's thread.
@@ -122,8 +132,8 @@ pub(crate) fn execute(node: &Arc<Node>) {
             Turn::Leave => return,
             Turn::Idle => finished = false,
         }
-        let mut news = || pool.has_work() || pool.is_stopping();
-        if let Some(mut leading) = node.lead.take(node.progress.as_ref()) {
+        let mut news = || pool.has_work() || pool.is_stopping() || node.lead.is_wanted();
+        if let Some(mut leading) = node.lead.stand_in(node.progress.as_ref()) {
             leading.until(&me, None, &mut Idle { pool }, &mut news);
         } else if pool.fall_asleep(&me) {
             let began = Instant::now();
@@ -205,10 +215,12 @@ impl Node {
 
     /// Refuses a call that may wait when too many threads of the pool already do.
     pub(crate) fn check_depth(&self) -> Result<()> {
-        if CALLBACKS.try_with(|inside| inside.borrow().len()).unwrap_or_default() >= DEEPEST {
+        if depth() >= DEEPEST_JOB {
             return Err(Error::new(
                 Kind::OutOfMemory,
-                format!("this thread is inside {DEEPEST} callbacks already; nest jobs less deeply"),
+                format!(
+                    "{DEEPEST_JOB} jobs already run inside each other's callbacks; nest jobs less deeply"
+                ),
             ));
         }
         self.own_pool().map_or(Ok(()), Pool::check_depth)
@@ -219,6 +231,10 @@ impl Node {
     pub(crate) fn wait(&self, deadline: Option<Instant>, done: &mut dyn FnMut() -> bool) -> bool {
         let me = Sleeper::current();
         let mut rest = Blocked { pool: self.own_pool() };
+        if done() {
+            return true;
+        }
+        let _wanted = self.lead.want();
         loop {
             if done() {
                 return true;

@@ -57,10 +57,6 @@ impl Shared {
         })
     }
 
-    /// The backend.
-    pub(crate) fn memory(&self) -> &Arc<dyn Memory> {
-        &self.memory
-    }
     /// Whether buffers are cleared before they are handed out again.
     pub(crate) fn zero_on_reuse(&self) -> bool {
         self.zero_on_reuse

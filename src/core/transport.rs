@@ -103,8 +103,6 @@ pub(crate) trait Link: Send + Sync {
     /// arrived, and by others that miss a region: regions, forgets, hang-up. Err: the peer is gone
     /// ([`super::error::Kind::PeerLost`] with "hung up" = confirmed dead).
     fn service(&self, sink: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()>;
-    /// Tells the peer that we live, through the slow side.
-    fn heartbeat(&self) -> Result<()>;
     /// When anything last arrived.
     fn last_heard(&self) -> Instant;
     /// Tells the peer of a new region. The share is closed on return. May wait shortly (up to 1 s) for room.
@@ -197,11 +195,8 @@ pub(crate) struct Session {
     /// The same on both ends, random, names this connection.
     pub(crate) id: [u8; 16],
     /// Key for channels of this session, derived in the handshake.
+    #[cfg_attr(not(test), expect(dead_code, reason = "both engines keep to the channel that proved itself"))]
     pub(crate) key: [u8; 32],
-    /// Our and the peer's process-wide node instance.
-    pub(crate) own_instance: u64,
-    /// The peer's.
-    pub(crate) peer_instance: u64,
     /// Both nodes live in this process.
     pub(crate) same_process: bool,
 }

@@ -8,7 +8,7 @@ use crate::core::buffer::{Lease, Path};
 use crate::core::class::Class;
 use crate::core::error::{Error, Kind as Broken};
 use crate::core::home::Home;
-use crate::core::memory::Kind;
+use crate::core::memory::{Kind, Memory};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -106,7 +106,7 @@ fn a_larger_buffer_serves_when_it_is_not_much_larger() {
         let address = home.get(Kind::Private, kept, -1).unwrap().address();
         let lease = home.get(Kind::Private, asked, -1).unwrap();
         assert_eq!(lease.address() == address, served, "{kept}");
-        home.trim(0);
+        rig.shared.trim(0);
     }
 }
 
@@ -209,7 +209,7 @@ fn a_window_is_detached_in_place() {
     let (home, link) = rig.linked();
     let result = home.get(Kind::Shared, MIB, -1).unwrap();
     let (_, capacity, share) = link.announced.lock().unwrap().pop().unwrap();
-    let window = rig.shared.memory().map(share, usize::try_from(capacity).unwrap()).unwrap();
+    let window = rig.memory.map(share, usize::try_from(capacity).unwrap()).unwrap();
     let other = rig.home();
     assert!(other.lend(Arc::clone(&window), capacity + 1).is_err());
     let lease = other.lend(window, 1000).unwrap();
@@ -236,8 +236,7 @@ fn a_detached_result_never_comes_back() {
         let (key, offset) = result.region_key().unwrap();
         let announced = link.announced.lock().unwrap();
         let (_, capacity, share) = announced.iter().find(|(other, ..)| *other == key).unwrap();
-        let window =
-            rig.shared.memory().map(share.try_clone().unwrap(), usize::try_from(*capacity).unwrap()).unwrap();
+        let window = rig.memory.map(share.try_clone().unwrap(), usize::try_from(*capacity).unwrap()).unwrap();
         drop(announced);
         window.write(usize::try_from(offset).unwrap(), b"done").unwrap();
         let address = result.address();

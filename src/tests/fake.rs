@@ -61,13 +61,13 @@ impl Link for FakeLink {
     fn poll(&self, _: usize, _: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<usize> {
         Ok(0)
     }
+    fn drain(&self, _: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()> {
+        Ok(())
+    }
     fn attention(&self, _: Attention) -> bool {
         false
     }
     fn service(&self, _: &mut dyn FnMut(Incoming<'_>) -> Result<()>) -> Result<()> {
-        Ok(())
-    }
-    fn heartbeat(&self) -> Result<()> {
         Ok(())
     }
     fn last_heard(&self) -> Instant {

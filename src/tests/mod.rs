@@ -5,4 +5,3 @@ mod allocations;
 mod cache;
 mod fake;
 mod interface;
-mod speed;

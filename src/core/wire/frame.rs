@@ -32,7 +32,7 @@ pub(crate) enum Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// A job of which fragments will follow.
-    JobOpen { job: u64, class: Uuid, count: u64, payload: u64, thread_limit: u64, priority: i32 },
+    JobOpen { job: u64, class: Uuid, count: u64, payload: u64, thread_limit: u64, priority: i32, depth: u32 },
     /// No more fragments of the job will come: destroy the replica.
     JobClose { job: u64 },
     /// The job is abandoned: tell the replica.
@@ -180,9 +180,9 @@ impl Frame {
     pub(crate) fn encode(&self) -> Encoded {
         let mut out = Encoded::new();
         match self {
-            Self::JobOpen { job, class, count, payload, thread_limit, priority } => {
+            Self::JobOpen { job, class, count, payload, thread_limit, priority, depth } => {
                 out.byte(1).u64(*job).uuid(class).u64(*count).u64(*payload).u64(*thread_limit);
-                out.u32(priority.cast_unsigned());
+                out.u32(priority.cast_unsigned()).u32(*depth);
             }
             Self::JobClose { job } => {
                 out.byte(2).u64(*job);
@@ -249,6 +249,7 @@ impl Frame {
                 payload: r.u64()?,
                 thread_limit: r.u64()?,
                 priority: r.u32()?.cast_signed(),
+                depth: r.u32()?,
             },
             2 => Self::JobClose { job: r.u64()? },
             3 => Self::JobCancel { job: r.u64()? },
@@ -328,6 +329,7 @@ mod tests {
                 payload: 5,
                 thread_limit: 0,
                 priority: -3,
+                depth: 2,
             },
             Frame::JobClose { job: 1 },
             Frame::JobCancel { job: u64::MAX },

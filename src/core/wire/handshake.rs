@@ -183,8 +183,6 @@ fn session(keys: &Keys, role: Role, own: &Hello, peer: &Hello) -> Result<Session
         connector: role == Role::Connector,
         id,
         key: keys.derive(b"nrdma1 channel")?,
-        own_instance: own.instance,
-        peer_instance: peer.instance,
         same_process: own.process == peer.process,
     })
 }

@@ -138,8 +138,7 @@ fn both_ends_agree() {
         assert_eq!(client.session.id, server.session.id);
         assert_eq!(client.session.key, server.session.key);
         assert!(client.session.connector && !server.session.connector);
-        assert_eq!((client.session.own_instance, client.session.peer_instance), (1, 2));
-        assert_eq!((server.session.own_instance, server.session.peer_instance), (2, 1));
+        assert_eq!((client.peer.instance, server.peer.instance), (2, 1));
         assert!(client.session.same_process && server.session.same_process);
         assert_eq!((client.engine, server.engine), (0, 0));
         assert!(client.why_not.is_empty());

@@ -227,12 +227,6 @@ impl Link for InprocLink {
         self.check_open()
     }
 
-    fn heartbeat(&self) -> Result<()> {
-        self.check_open()?;
-        self.peer().heard.store(clock::coarse_ns(), Ordering::Relaxed);
-        Ok(())
-    }
-
     fn last_heard(&self) -> Instant {
         let silent = clock::coarse_ns().saturating_sub(self.own().heard.load(Ordering::Relaxed));
         let now = Instant::now();

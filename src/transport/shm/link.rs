@@ -358,7 +358,7 @@ impl ShmLink {
             }
             (Message::Staged, Some(share), true) => self.staged_in.adopt(&share),
             (Message::Forget(key), None, _) => sink(Incoming::Forget(key)),
-            (Message::Bell | Message::Heartbeat, None, _) => Ok(()),
+            (Message::Bell, None, _) => Ok(()),
             (message, ..) => Err(Error::protocol(format!(
                 "{}: {message:?} with the wrong number of descriptors",
                 self.address
@@ -433,16 +433,6 @@ impl Link for ShmLink {
         // A peer that hung up is told by what is received.
         let _ = self.send_forgets();
         self.take_messages(sink)
-    }
-
-    fn heartbeat(&self) -> Result<()> {
-        self.check_open()?;
-        match self.socket.send(&Message::Heartbeat.encode(), &[]) {
-            // It has not read the last ones: no need for more.
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(e) => Err(self.socket_failed(&e)),
-            Ok(()) => Ok(()),
-        }
     }
 
     fn last_heard(&self) -> Instant {

@@ -18,15 +18,12 @@ pub(super) enum Message {
     Forget(RegionKey),
     /// With the descriptor of the staged area of this direction.
     Staged,
-    /// We live.
-    Heartbeat,
 }
 
 const BELL: u8 = 1;
 const REGION: u8 = 2;
 const FORGET: u8 = 3;
-const HEARTBEAT: u8 = 4;
-const STAGED: u8 = 5;
+const STAGED: u8 = 4;
 
 impl Message {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -38,7 +35,6 @@ impl Message {
         };
         match self {
             Message::Bell => vec![BELL],
-            Message::Heartbeat => vec![HEARTBEAT],
             Message::Staged => vec![STAGED],
             Message::Forget(key) => with_key(FORGET, key),
             Message::Region { key, capacity } => {
@@ -60,7 +56,6 @@ impl Message {
         let (kind, rest) = bytes.split_first()?;
         match (*kind, rest.is_empty()) {
             (BELL, true) => return Some(Message::Bell),
-            (HEARTBEAT, true) => return Some(Message::Heartbeat),
             (STAGED, true) => return Some(Message::Staged),
             _ => {}
         }
@@ -87,7 +82,6 @@ mod tests {
         let key = RegionKey { id: 7, generation: 9 };
         let all = [
             Message::Bell,
-            Message::Heartbeat,
             Message::Staged,
             Message::Forget(key),
             Message::Region { key, capacity: 1 << 40 },
