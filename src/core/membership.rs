@@ -392,6 +392,8 @@ impl Node {
     fn lose(self: &Arc<Self>, peer: &Arc<Peer>, left: bool, confirmed: bool) {
         self.peers.write().unwrap_or_else(PoisonError::into_inner).remove(&peer.token);
         peer.link.close();
+        // At once; what takes longer follows on another thread.
+        peer.home.refuse(peer.lost_error());
         peer.abandon_jobs();
         let (node, gone) = (Arc::clone(self), Arc::clone(peer));
         let settle = move || {
