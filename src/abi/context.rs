@@ -155,7 +155,10 @@ impl Context {
         let object =
             known.unwrap_or_else(|| Object::at_rest(Self { home: Arc::clone(home), fragment: None }));
         let context = Com::share(&object);
-        *slot = Some(object as Arc<dyn Any + Send + Sync>);
+        // A closed home has emptied the place; what came there now would keep the home for ever.
+        if !home.is_closed() {
+            *slot = Some(object as Arc<dyn Any + Send + Sync>);
+        }
         context
     }
 

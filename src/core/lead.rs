@@ -178,7 +178,13 @@ impl Lead {
         if peer.warmed.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.warmed.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(peer));
+        let mut warmed = self.warmed.lock().unwrap_or_else(PoisonError::into_inner);
+        // Looked at with the lock held: after the node's end nobody would let go of it again.
+        if !peer.is_alive() {
+            return;
+        }
+        warmed.push(Arc::clone(peer));
+        drop(warmed);
         self.any_warmed.store(true, Ordering::Release);
     }
 
@@ -209,6 +215,11 @@ impl Lead {
     /// Times that the progress thread was asked to look at every link.
     pub(crate) fn sweeps(&self) -> u64 {
         self.sweeps.load(Ordering::Acquire)
+    }
+
+    /// Asks the progress thread to look at every link.
+    pub(crate) fn ask_for_sweep(&self) {
+        self.sweeps.fetch_add(1, Ordering::Release);
     }
 
     /// Becomes the leader, if nobody is.
@@ -308,7 +319,7 @@ impl Leading<'_> {
         done: &mut dyn FnMut() -> bool,
     ) -> bool {
         loop {
-            if self.spin(done) {
+            if self.spin(deadline, done) {
                 return true;
             }
             if deadline.is_some_and(|d| Instant::now() >= d) {
@@ -319,12 +330,13 @@ impl Leading<'_> {
     }
 
     /// Polls until `done` or the spin budget is used up.
-    fn spin(&mut self, done: &mut dyn FnMut() -> bool) -> bool {
+    fn spin(&mut self, deadline: Option<Instant>, done: &mut dyn FnMut() -> bool) -> bool {
         let mut end = None;
         let mut polls = 0_u32;
         loop {
             let found = self.poll();
             let done = done();
+            polls = polls.wrapping_add(1);
             if done || found > 0 {
                 // What was there at once says nothing about spinning.
                 if end.take().is_some() {
@@ -333,9 +345,12 @@ impl Leading<'_> {
                 if done {
                     return true;
                 }
+                // A peer may keep us busy for ever.
+                if polls.is_multiple_of(POLLS) && deadline.is_some_and(|d| Instant::now() >= d) {
+                    return false;
+                }
                 continue;
             }
-            polls = polls.wrapping_add(1);
             if end.is_none() {
                 let allowance = self.hot.spin.allowance();
                 if allowance.is_zero() {
@@ -446,6 +461,7 @@ impl Drop for Leading<'_> {
         // First, so that the progress thread looks itself at what rings from here on. Who takes the lead now
         // waits for our lock and then polls.
         self.lead.taken.store(false, Ordering::SeqCst);
+        self.hot.links.retain(|warm| warm.peer.is_alive());
         let next = self.lead.followers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if next.is_none() && self.step_out() {
             return;
@@ -459,7 +475,7 @@ impl Drop for Leading<'_> {
         }
         // What waits already rings for nobody, and the follower may have no need to lead.
         if waiting || self.lead.any_warmed.load(Ordering::Acquire) {
-            self.lead.sweeps.fetch_add(1, Ordering::Release);
+            self.lead.ask_for_sweep();
             self.progress.wake();
         }
     }

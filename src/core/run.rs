@@ -19,6 +19,10 @@ use super::sleeper::Sleeper;
 use super::stats::add;
 use super::wire::frame::{Frame, Part};
 
+/// Fragments that a job in mode USER_DEFINED may have: their hosts are kept in memory.
+const MOST_ASSIGNED: u64 = 1 << 28;
+/// Fragments that are given up at a time.
+const GIVEN_UP: usize = 64;
 /// Result memory that may be outstanding at one host, unless a single fragment needs more.
 const BYTES_IN_FLIGHT: u64 = 256 << 20;
 
@@ -56,6 +60,15 @@ pub(super) struct State {
     pub(super) stop: Option<Error>,
     hosts_seen: u64,
     over: bool,
+}
+
+impl State {
+    /// The next fragment of `count` that nobody has had yet.
+    fn fresh(&mut self, count: u64) -> Option<u64> {
+        let index = self.next;
+        self.next += u64::from(index < count);
+        (index < count).then_some(index)
+    }
 }
 
 enum Action {
@@ -169,6 +182,10 @@ impl Run {
     }
 
     fn plan_assigned(&self, peers: Vec<Arc<Peer>>) -> Result<()> {
+        if self.count > MOST_ASSIGNED {
+            let text = format!("{} fragments; NRDMA_USER_DEFINED has at most {MOST_ASSIGNED}", self.count);
+            return Err(Error::new(Kind::OutOfMemory, text));
+        }
         let mut slots = Vec::new();
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         slots.try_reserve_exact(count).map_err(|_| {
@@ -364,10 +381,7 @@ impl Run {
             return None;
         }
         let index = match self.spec.mode {
-            Mode::Local | Mode::Cluster => state.retry.pop_front().unwrap_or_else(|| {
-                state.next += 1;
-                state.next - 1
-            }),
+            Mode::Local | Mode::Cluster => state.retry.pop_front().or_else(|| state.fresh(self.count))?,
             Mode::OncePerHost | Mode::UserDefined => state.assigned.pop_front()?,
         };
         state.running += 1;
@@ -410,10 +424,13 @@ impl Run {
                 class_text(&self.spec.class)
             ),
         );
-        let mut rest: Vec<u64> = state.retry.drain(..).collect();
-        rest.extend(state.next..self.count);
-        state.next = self.count;
-        state.ready.extend(rest.into_iter().map(|index| Arrival::Failed { index, why: why.clone() }));
+        // A few at a time: there may be more than memory could list.
+        for _ in 0..GIVEN_UP {
+            let Some(index) = state.retry.pop_front().or_else(|| state.fresh(self.count)) else {
+                break;
+            };
+            state.ready.push_back(Arrival::Failed { index, why: why.clone() });
+        }
     }
 
     fn perform(self: &Arc<Self>, action: Action) {
@@ -519,6 +536,11 @@ impl Run {
             Kind::TimedOut,
             format!("the job was not done after {} ms: {left} fragments were left", limit.as_millis()),
         ));
+    }
+
+    /// Whether it was abandoned.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Stops the job if its time is over.
