@@ -529,7 +529,7 @@ fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Fligh
     let landed: Vec<u64> = state.ready.iter().filter_map(last).collect();
     state
         .flights
-        .extract_if(|index, flight| which(flight) && !flight.landing && !landed.contains(index))
+        .extract_if(.., |index, flight| which(flight) && !flight.landing && !landed.contains(index))
         .collect()
 }
 

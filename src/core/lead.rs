@@ -101,9 +101,10 @@ struct Hot {
 }
 
 impl Hot {
-    /// Learns from how long nobody led.
-    fn note_absence(&mut self) {
-        let short = self.left.take().is_some_and(|left| left.elapsed() < MOMENT);
+    /// Learns from how long nobody led, when the clock is looked at anyway: that costs, too.
+    fn note_absence(&mut self, now: Instant) {
+        let Some(left) = self.left.take() else { return };
+        let short = now.saturating_duration_since(left) < MOMENT;
         self.short = if short { (self.short + 1).min(TRUST) } else { 0 };
     }
 }
@@ -217,7 +218,6 @@ impl Lead {
             return None;
         }
         let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
-        hot.note_absence();
         let polled = std::mem::take(&mut hot.quietly);
         let leading = Leading { lead: self, progress, hot };
         if !polled {
@@ -259,7 +259,9 @@ impl Lead {
             return;
         }
         // Such an absence was too long, so this does not leave the links as they are.
-        drop(self.take(progress));
+        if let Some(mut leading) = self.take(progress) {
+            leading.hot.note_absence(Instant::now());
+        }
         self.ticking.store(false, Ordering::SeqCst);
         if self.leaves.load(Ordering::SeqCst) != leaves {
             self.ticking.store(true, Ordering::SeqCst);
@@ -337,11 +339,13 @@ impl Leading<'_> {
             }
             polls = polls.wrapping_add(1);
             if end.is_none() {
+                let now = Instant::now();
+                self.hot.note_absence(now);
                 let allowance = self.hot.spin.allowance();
                 if allowance.is_zero() {
                     return false;
                 }
-                end = Some(Instant::now() + allowance);
+                end = Some(now + allowance);
             } else if polls.is_multiple_of(POLLS) && end.is_some_and(|end| Instant::now() >= end) {
                 self.hot.spin.miss();
                 return false;

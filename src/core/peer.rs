@@ -1,5 +1,5 @@
 //! Another node that this one is connected to.
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -47,8 +47,8 @@ pub(crate) struct Peer {
     pub(crate) polled: AtomicBool,
     alive: AtomicBool,
     leaving: AtomicBool,
-    classes: RwLock<HashSet<Uuid>>,
-    remotes: Mutex<HashMap<u64, Arc<Remote>>>,
+    classes: RwLock<BTreeSet<Uuid>>,
+    remotes: Mutex<BTreeMap<u64, Arc<Remote>>>,
     windows: Mutex<HashMap<RegionKey, Result<Arc<dyn Block>>>>,
     flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
     pinged: Mutex<Option<Instant>>,
@@ -86,7 +86,7 @@ impl Peer {
             alive: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
             classes: RwLock::new(identity.classes.into_iter().collect()),
-            remotes: Mutex::new(HashMap::new()),
+            remotes: Mutex::new(BTreeMap::new()),
             windows: Mutex::new(HashMap::new()),
             flushing: Mutex::new(HashMap::new()),
             pinged: Mutex::new(None),
@@ -399,7 +399,7 @@ impl Peer {
 
     /// After its loss: what it asked for is given up.
     pub(crate) fn abandon_jobs(&self) {
-        let remotes: Vec<Arc<Remote>> = lock(&self.remotes).drain().map(|(_, remote)| remote).collect();
+        let remotes: Vec<Arc<Remote>> = std::mem::take(&mut *lock(&self.remotes)).into_values().collect();
         for remote in remotes {
             remote.cancel();
             remote.close();

@@ -2,7 +2,7 @@
 //!
 //! Every step is taken by whoever is at hand: the thread inside execute, a deliverer, an executor. The state
 //! says what is left; host code runs with no lock held. What concerns fragments on other hosts is in `flight`.
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -44,7 +44,8 @@ pub(super) struct State {
     pub(super) shares: Vec<Share>,
     /// Fragments meant for this host alone.
     pub(super) assigned: VecDeque<u64>,
-    pub(super) flights: HashMap<u64, Flight>,
+    /// Few at a time: as many as the hosts have credits.
+    pub(super) flights: BTreeMap<u64, Flight>,
     pub(super) ready: VecDeque<Arrival>,
     /// Fragments that run here.
     running: u64,
@@ -106,7 +107,7 @@ impl Run {
             tries: HashMap::new(),
             shares: Vec::new(),
             assigned: VecDeque::new(),
-            flights: HashMap::new(),
+            flights: BTreeMap::new(),
             ready: VecDeque::new(),
             running: 0,
             calling: 0,
