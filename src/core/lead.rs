@@ -98,6 +98,8 @@ struct Hot {
     quietly: bool,
     /// Short absences in a row.
     short: u32,
+    /// When cold links were last let go.
+    cooled: Instant,
 }
 
 impl Hot {
@@ -163,6 +165,7 @@ impl Lead {
                 left: None,
                 quietly: false,
                 short: 0,
+                cooled: Instant::now(),
             }),
             waiter,
             sweeps: AtomicU64::new(0),
@@ -341,6 +344,9 @@ impl Leading<'_> {
             if end.is_none() {
                 let now = Instant::now();
                 self.hot.note_absence(now);
+                if now.saturating_duration_since(self.hot.cooled) >= COLD {
+                    self.cool(now);
+                }
                 let allowance = self.hot.spin.allowance();
                 if allowance.is_zero() {
                     return false;
@@ -356,7 +362,8 @@ impl Leading<'_> {
 
     /// Takes what has arrived on the hot links; how much it was.
     fn poll(&mut self) -> usize {
-        if self.lead.any_warmed.swap(false, Ordering::AcqRel) {
+        if self.lead.any_warmed.load(Ordering::Acquire) {
+            self.lead.any_warmed.store(false, Ordering::SeqCst);
             let warmed =
                 std::mem::take(&mut *self.lead.warmed.lock().unwrap_or_else(PoisonError::into_inner));
             for peer in warmed {
@@ -368,7 +375,7 @@ impl Leading<'_> {
         let mut found = 0;
         for warm in &mut self.hot.links {
             let n = warm.peer.poll(BATCH);
-            warm.active |= n > 0;
+            warm.active |= n > 0 && warm.peer.take_lively();
             found += n;
         }
         found
@@ -398,15 +405,22 @@ impl Leading<'_> {
     /// Asks the hot links' peers to ring the bell from now on and lets cold links go. True: something is
     /// waiting already.
     fn settle(&mut self) -> bool {
-        let now = Instant::now();
+        let waiting = self.cool(Instant::now());
+        self.hot
+            .links
+            .iter()
+            .fold(waiting, |waiting, warm| waiting | warm.peer.link.attention(Attention::Leader))
+    }
+
+    /// Lets cold links go. True: something is waiting already.
+    fn cool(&mut self, now: Instant) -> bool {
+        self.hot.cooled = now;
         let mut waiting = self.lead.any_warmed.load(Ordering::Acquire);
         self.hot.links.retain_mut(|warm| {
-            if warm.active {
-                warm.active = false;
+            if std::mem::take(&mut warm.active) {
                 warm.last = now;
             }
             if now.duration_since(warm.last) < COLD && warm.peer.is_alive() {
-                waiting |= warm.peer.link.attention(Attention::Leader);
                 return true;
             }
             warm.peer.polled.store(false, Ordering::Release);

@@ -347,7 +347,10 @@ impl Node {
                 break;
             }
         }
-        self.lead.warm(peer);
+        // One that only says that it lives is not worth the leader's while.
+        if peer.take_lively() {
+            self.lead.warm(peer);
+        }
     }
 
     fn next_timer(&self, decayed: Instant) -> Duration {

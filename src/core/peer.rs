@@ -45,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) warmed: AtomicBool,
     /// It does.
     pub(crate) polled: AtomicBool,
+    /// It said something about jobs, not just that it lives.
+    lively: AtomicBool,
     alive: AtomicBool,
     leaving: AtomicBool,
     classes: RwLock<BTreeSet<Uuid>>,
@@ -83,6 +85,7 @@ impl Peer {
             home,
             warmed: AtomicBool::new(false),
             polled: AtomicBool::new(false),
+            lively: AtomicBool::new(true),
             alive: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
             classes: RwLock::new(identity.classes.into_iter().collect()),
@@ -111,6 +114,11 @@ impl Peer {
     /// Marks it dead; false when it was already.
     pub(crate) fn die(&self) -> bool {
         self.alive.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether it has said something about jobs since this was last asked.
+    pub(crate) fn take_lively(&self) -> bool {
+        self.lively.load(Ordering::Relaxed) && self.lively.swap(false, Ordering::Relaxed)
     }
 
     /// Why calls that need it fail from now on.
@@ -246,6 +254,7 @@ impl Peer {
     }
 
     fn data(self: &Arc<Self>, place: Place, offset: u64, chunk: &Chunk) -> Result<()> {
+        self.lively.store(true, Ordering::Relaxed);
         if place.index == Place::PAYLOAD {
             return match self.remote(place.job) {
                 Some(remote) => remote.on_payload(offset, chunk),
@@ -259,6 +268,9 @@ impl Peer {
     }
 
     fn frame(self: &Arc<Self>, frame: Frame) -> Result<()> {
+        if !matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }) {
+            self.lively.store(true, Ordering::Relaxed);
+        }
         match frame {
             Frame::Fragment { place, target } => self.on_fragment(place, target),
             Frame::Result { place, sequence, part, path, size } => {
