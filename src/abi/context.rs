@@ -132,6 +132,7 @@ pub(crate) static TABLE: Table<nrdma_context_vtbl_itanium> = Table::new(nrdma_co
 impl Class for Context {
     type Interface = nrdma_context;
     type Vtbl = nrdma_context_vtbl_itanium;
+    type Line = ();
     const NAME: &'static str = "context";
     const IIDS: &'static [nrdma_uuid] = &[IID];
     fn table() -> &'static Table<nrdma_context_vtbl_itanium> {

@@ -32,6 +32,8 @@ pub(super) struct Share {
     pub(super) in_flight: u64,
     pub(super) bytes: u64,
     pub(super) opened: Opened,
+    /// It takes fragments of the job's class, as far as it told us.
+    pub(super) able: bool,
     /// It said that it lacks the class.
     pub(super) lacks: bool,
     pub(super) dead: bool,
@@ -46,6 +48,7 @@ impl Share {
             in_flight: 0,
             bytes: 0,
             opened: Opened::No,
+            able: false,
             lacks: false,
             dead: false,
             assigned: VecDeque::new(),
@@ -597,7 +600,7 @@ fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Fligh
     let landed: Vec<u64> = state.ready.iter().filter_map(last).collect();
     state
         .flights
-        .extract_if(|index, flight| which(flight) && !flight.landing && !landed.contains(index))
+        .extract_if(.., |index, flight| which(flight) && !flight.landing && !landed.contains(index))
         .collect()
 }
 

@@ -98,12 +98,15 @@ struct Hot {
     quietly: bool,
     /// Short absences in a row.
     short: u32,
+    /// When cold links were last let go.
+    cooled: Instant,
 }
 
 impl Hot {
-    /// Learns from how long nobody led.
-    fn note_absence(&mut self) {
-        let short = self.left.take().is_some_and(|left| left.elapsed() < MOMENT);
+    /// Learns from how long nobody led, when the clock is looked at anyway: that costs, too.
+    fn note_absence(&mut self, now: Instant) {
+        let Some(left) = self.left.take() else { return };
+        let short = now.saturating_duration_since(left) < MOMENT;
         self.short = if short { (self.short + 1).min(TRUST) } else { 0 };
     }
 }
@@ -162,6 +165,7 @@ impl Lead {
                 left: None,
                 quietly: false,
                 short: 0,
+                cooled: Instant::now(),
             }),
             waiter,
             sweeps: AtomicU64::new(0),
@@ -228,7 +232,6 @@ impl Lead {
             return None;
         }
         let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
-        hot.note_absence();
         let polled = std::mem::take(&mut hot.quietly);
         let leading = Leading { lead: self, progress, hot };
         if !polled {
@@ -270,7 +273,9 @@ impl Lead {
             return;
         }
         // Such an absence was too long, so this does not leave the links as they are.
-        drop(self.take(progress));
+        if let Some(mut leading) = self.take(progress) {
+            leading.hot.note_absence(Instant::now());
+        }
         self.ticking.store(false, Ordering::SeqCst);
         if self.leaves.load(Ordering::SeqCst) != leaves {
             self.ticking.store(true, Ordering::SeqCst);
@@ -352,11 +357,16 @@ impl Leading<'_> {
                 continue;
             }
             if end.is_none() {
+                let now = Instant::now();
+                self.hot.note_absence(now);
+                if now.saturating_duration_since(self.hot.cooled) >= COLD {
+                    self.cool(now);
+                }
                 let allowance = self.hot.spin.allowance();
                 if allowance.is_zero() {
                     return false;
                 }
-                end = Some(Instant::now() + allowance);
+                end = Some(now + allowance);
             } else if polls.is_multiple_of(POLLS) && end.is_some_and(|end| Instant::now() >= end) {
                 self.hot.spin.miss();
                 return false;
@@ -367,7 +377,8 @@ impl Leading<'_> {
 
     /// Takes what has arrived on the hot links; how much it was.
     fn poll(&mut self) -> usize {
-        if self.lead.any_warmed.swap(false, Ordering::AcqRel) {
+        if self.lead.any_warmed.load(Ordering::Acquire) {
+            self.lead.any_warmed.store(false, Ordering::SeqCst);
             let warmed =
                 std::mem::take(&mut *self.lead.warmed.lock().unwrap_or_else(PoisonError::into_inner));
             for peer in warmed {
@@ -379,7 +390,7 @@ impl Leading<'_> {
         let mut found = 0;
         for warm in &mut self.hot.links {
             let n = warm.peer.poll(BATCH);
-            warm.active |= n > 0;
+            warm.active |= n > 0 && warm.peer.take_lively();
             found += n;
         }
         found
@@ -409,15 +420,22 @@ impl Leading<'_> {
     /// Asks the hot links' peers to ring the bell from now on and lets cold links go. True: something is
     /// waiting already.
     fn settle(&mut self) -> bool {
-        let now = Instant::now();
+        let waiting = self.cool(Instant::now());
+        self.hot
+            .links
+            .iter()
+            .fold(waiting, |waiting, warm| waiting | warm.peer.link.attention(Attention::Leader))
+    }
+
+    /// Lets cold links go. True: something is waiting already.
+    fn cool(&mut self, now: Instant) -> bool {
+        self.hot.cooled = now;
         let mut waiting = self.lead.any_warmed.load(Ordering::Acquire);
         self.hot.links.retain_mut(|warm| {
-            if warm.active {
-                warm.active = false;
+            if std::mem::take(&mut warm.active) {
                 warm.last = now;
             }
             if now.duration_since(warm.last) < COLD && warm.peer.is_alive() {
-                waiting |= warm.peer.link.attention(Attention::Leader);
                 return true;
             }
             warm.peer.polled.store(false, Ordering::Release);

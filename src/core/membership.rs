@@ -463,7 +463,11 @@ impl Node {
                 return;
             }
             if found == 0 && !peer.link.attention(Attention::Progress) {
-                return self.lead.warm(peer);
+                // One that only says that it lives is not worth the leader's while.
+                if peer.take_lively() {
+                    self.lead.warm(peer);
+                }
+                return;
             }
         }
         // There is no end to it: the others first, then again.

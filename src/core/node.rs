@@ -1,6 +1,6 @@
 //! A node: one process's membership. What it knows and what C asks of it; its joining and leaving of peers is
 //! in `membership`, its threads in `scheduler`.
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::{self, JoinHandle};
@@ -91,7 +91,7 @@ pub(crate) struct Node {
     classes: RwLock<HashMap<Uuid, Arc<Registered>>>,
     /// Classes that were taken back while replicas of them lived.
     retired: Mutex<HashMap<Uuid, Arc<Registered>>>,
-    runs: RwLock<HashMap<u64, Arc<Run>>>,
+    runs: RwLock<BTreeMap<u64, Arc<Run>>>,
     ended: (Mutex<()>, Condvar),
     pub(super) listeners: Mutex<HashMap<u64, Arc<dyn Listener>>>,
     /// Listeners that are not looked at for a while.

@@ -1,5 +1,5 @@
 //! Another node that this one is connected to.
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -52,12 +52,14 @@ pub(crate) struct Peer {
     pub(crate) warmed: AtomicBool,
     /// It does.
     pub(crate) polled: AtomicBool,
+    /// It said something about jobs, not just that it lives.
+    lively: AtomicBool,
     alive: AtomicBool,
     leaving: AtomicBool,
     /// Its loss was dealt with, and its last words were heard.
     gone: AtomicBool,
-    classes: RwLock<HashSet<Uuid>>,
-    remotes: Mutex<HashMap<u64, Arc<Remote>>>,
+    classes: RwLock<BTreeSet<Uuid>>,
+    remotes: Mutex<BTreeMap<u64, Arc<Remote>>>,
     /// Mapped, or why not.
     windows: Mutex<HashMap<RegionKey, Result<Arc<dyn Block>>>>,
     flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
@@ -96,11 +98,12 @@ impl Peer {
             home,
             warmed: AtomicBool::new(false),
             polled: AtomicBool::new(false),
+            lively: AtomicBool::new(true),
             alive: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             classes: RwLock::new(identity.classes.into_iter().collect()),
-            remotes: Mutex::new(HashMap::new()),
+            remotes: Mutex::new(BTreeMap::new()),
             windows: Mutex::new(HashMap::new()),
             flushing: Mutex::new(HashMap::new()),
             pinged: Mutex::new(None),
@@ -126,6 +129,11 @@ impl Peer {
     /// Marks it dead; false when it was already.
     pub(crate) fn die(&self) -> bool {
         self.alive.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether it has said something about jobs since this was last asked.
+    pub(crate) fn take_lively(&self) -> bool {
+        self.lively.load(Ordering::Relaxed) && self.lively.swap(false, Ordering::Relaxed)
     }
 
     /// Why calls that need it fail from now on.
@@ -261,6 +269,7 @@ impl Peer {
     }
 
     fn data(self: &Arc<Self>, place: Place, offset: u64, chunk: &Chunk) -> Result<()> {
+        self.lively.store(true, Ordering::Relaxed);
         if place.index == Place::PAYLOAD {
             return match self.remote(place.job) {
                 Some(remote) => remote.on_payload(offset, chunk),
@@ -274,6 +283,9 @@ impl Peer {
     }
 
     fn frame(self: &Arc<Self>, frame: Frame) -> Result<()> {
+        if !matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }) {
+            self.lively.store(true, Ordering::Relaxed);
+        }
         match frame {
             Frame::Fragment { place, target } => self.on_fragment(place, target),
             Frame::Result { place, sequence, part, path, size } => {
@@ -463,7 +475,7 @@ impl Peer {
 
     /// After its loss: what it asked for is given up.
     pub(crate) fn abandon_jobs(&self) {
-        let remotes: Vec<Arc<Remote>> = lock(&self.remotes).drain().map(|(_, remote)| remote).collect();
+        let remotes: Vec<Arc<Remote>> = std::mem::take(&mut *lock(&self.remotes)).into_values().collect();
         for remote in remotes {
             remote.cancel();
             remote.close();

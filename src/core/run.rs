@@ -2,7 +2,7 @@
 //!
 //! Every step is taken by whoever is at hand: the thread inside execute, a deliverer, an executor. The state
 //! says what is left; host code runs with no lock held. What concerns fragments on other hosts is in `flight`.
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -45,10 +45,12 @@ pub(super) struct State {
     next: u64,
     pub(super) retry: VecDeque<u64>,
     pub(super) tries: HashMap<u64, Tries>,
+    /// In mode CLUSTER those that are able come first.
     pub(super) shares: Vec<Share>,
     /// Fragments meant for this host alone.
     pub(super) assigned: VecDeque<u64>,
-    pub(super) flights: HashMap<u64, Flight>,
+    /// Few at a time: as many as the hosts have credits.
+    pub(super) flights: BTreeMap<u64, Flight>,
     pub(super) ready: VecDeque<Arrival>,
     /// Fragments that run here.
     running: u64,
@@ -119,7 +121,7 @@ impl Run {
             tries: HashMap::new(),
             shares: Vec::new(),
             assigned: VecDeque::new(),
-            flights: HashMap::new(),
+            flights: BTreeMap::new(),
             ready: VecDeque::new(),
             running: 0,
             calling: 0,
@@ -331,13 +333,14 @@ impl Run {
         self.see_hosts(state);
         let State { next, retry, tries, shares, calling, .. } = state;
         let alone = !self.job.runs_here() && shares.iter().filter(|share| self.is_able(share)).count() < 2;
-        for share in shares.iter_mut() {
+        let all = self.spec.mode != Mode::Cluster;
+        for share in shares.iter_mut().take_while(|share| all || share.able) {
             let full = share.in_flight >= self.credits(&share.peer) || share.bytes >= BYTES_IN_FLIGHT;
             if full || share.dead || share.opened == Opened::Now {
                 continue;
             }
             let index = match self.spec.mode {
-                Mode::Cluster if share.lacks || !share.peer.has_class(&self.spec.class) => continue,
+                Mode::Cluster if share.lacks => continue,
                 Mode::Cluster => {
                     let host = share.peer.host_id;
                     let other = |index: &u64| {
@@ -389,7 +392,7 @@ impl Run {
         Some(Action::Here { index, attempt })
     }
 
-    /// Takes notice of hosts that joined.
+    /// Takes notice of hosts that joined and of classes that came and went.
     fn see_hosts(&self, state: &mut State) {
         let epoch = self.node.hosts_epoch();
         if self.spec.mode != Mode::Cluster || state.hosts_seen == epoch {
@@ -401,6 +404,11 @@ impl Run {
                 state.shares.push(Share::new(peer));
             }
         }
+        for share in &mut state.shares {
+            share.able = share.peer.credits > 0 && share.peer.has_class(&self.spec.class);
+        }
+        // So that a fragment costs the same however many others are connected.
+        state.shares.sort_by_key(|share| !share.able);
     }
 
     /// Whether a host can run fragments of a CLUSTER job.
