@@ -127,7 +127,7 @@ tsan() {
     local runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER
     # ThreadSanitizer wants the address layout that it knows; some containers do not allow to ask for it.
     setarch -R true 2>/dev/null && local -x "$runner=setarch -R"
-    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg tsan" \
         TSAN_OPTIONS="suppressions=$PWD/c_tests/tsan.supp exitcode=66" \
         cargo_tests --lib --target "$host" --target-dir "$cargo_dir/tsan" -- "${TSAN_TESTS[@]}"
 }

@@ -98,6 +98,7 @@ pub(crate) struct Deserializer {
 impl Class for Deserializer {
     type Interface = IDeserializer;
     type Vtbl = Vtbl;
+    type Line = ();
     const NAME: &'static str = "deserializer";
     const IIDS: &'static [nrdma_uuid] =
         &[nrdma_uuid::new(0x7052_258a, 0x4861_579b, 0x025f_129c, 0xcefb_869c)];

@@ -139,6 +139,7 @@ pub(crate) struct Configuration2019(Settings);
 impl Class for Configuration {
     type Interface = IDice_configuration;
     type Vtbl = Vtbl;
+    type Line = ();
     const NAME: &'static str = "DiCE configuration";
     const IIDS: &'static [nrdma_uuid] = IIDS;
     fn table() -> &'static Table<Vtbl> {
@@ -149,6 +150,7 @@ impl Class for Configuration {
 impl Class for Configuration2019 {
     type Interface = IDice_configuration;
     type Vtbl = Vtbl2019;
+    type Line = ();
     const NAME: &'static str = "DiCE configuration";
     const IIDS: &'static [nrdma_uuid] = IIDS;
     fn table() -> &'static Table<Vtbl2019> {

@@ -1,5 +1,4 @@
 //! Jobs of C hosts: the tables of functions that the host fills in, and the only calls into them.
-use std::any::Any;
 use std::ffi::{CString, c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr;
@@ -518,9 +517,6 @@ impl Class for ClassTable {
             outcome("create", call_foreign(|| unsafe { function(user, data, size, place) }))?;
         }
         Ok(Box::new(Made { class: *self, replica }))
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

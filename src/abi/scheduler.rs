@@ -84,6 +84,7 @@ pub(crate) struct Scheduler(Weak<Node>);
 impl Class for Scheduler {
     type Interface = IScheduler;
     type Vtbl = Vtbl;
+    type Line = ();
     const NAME: &'static str = "scheduler";
     const IIDS: &'static [nrdma_uuid] =
         &[nrdma_uuid::new(0xd075_4018, 0x48e0_ca8f, 0x83eb_378a, 0x2085_b731)];

@@ -115,6 +115,7 @@ pub(crate) struct Serializer {
 impl Class for Serializer {
     type Interface = ISerializer;
     type Vtbl = Vtbl;
+    type Line = ();
     const NAME: &'static str = "serializer";
     const IIDS: &'static [nrdma_uuid] =
         &[nrdma_uuid::new(0xdcf5_a659, 0x436b_2b06, 0x9d36_5582, 0xb142_e7bd)];

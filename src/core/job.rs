@@ -122,8 +122,10 @@ pub(crate) trait Job: Send + Sync {
 pub(crate) trait Class: Send + Sync {
     /// Makes the one replica of a job; dropping it is `destroy`.
     fn create(&self, payload: &[u8]) -> Result<Box<dyn Replica>>;
-    /// Itself, for who registered it.
-    fn as_any(&self) -> &dyn Any;
+    /// Itself, for who registered it and wants it back.
+    fn as_any(&self) -> &dyn Any {
+        &()
+    }
 }
 
 /// A job's replica, on a responder.

@@ -158,6 +158,13 @@ impl<W> Pool<W> {
         }
     }
 
+    /// Tries again to have enough threads, should the system have refused one.
+    pub(crate) fn revive(&self) {
+        if self.has_work() {
+            self.fill(&mut self.lock());
+        }
+    }
+
     /// Makes one thread even though there is no work, so that somebody can lead.
     pub(crate) fn warm_up(&self) {
         let mut state = self.lock();
@@ -341,6 +348,12 @@ impl<W> Pool<W> {
             };
         }
         state.total
+    }
+
+    /// Forgets work that nobody is left to run.
+    pub(crate) fn clear(&self) {
+        let queue = std::mem::take(&mut self.lock().queue);
+        drop(queue);
     }
 
     /// Threads that exist.
