@@ -176,6 +176,9 @@ pub(crate) fn carry<R>(node: &Arc<Node>, load: Load, body: impl FnOnce() -> R) -
             self.0.admission.leave(self.1);
         }
     }
+    if load.is_none() {
+        return body();
+    }
     let _ = HELD.try_with(|held| held.borrow_mut().push((node.instance(), load)));
     let _leave = Leave(node, load);
     body()
