@@ -1,6 +1,6 @@
 //! Another node that this one is connected to.
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -52,8 +52,9 @@ pub(crate) struct Peer {
     pub(crate) warmed: AtomicBool,
     /// It does.
     pub(crate) polled: AtomicBool,
-    /// It said something about jobs, not just that it lives.
+    /// It said more than that it lives, which it did so many times.
     lively: AtomicBool,
+    chatter: AtomicUsize,
     alive: AtomicBool,
     leaving: AtomicBool,
     /// Its loss was dealt with, and its last words were heard.
@@ -99,6 +100,7 @@ impl Peer {
             warmed: AtomicBool::new(false),
             polled: AtomicBool::new(false),
             lively: AtomicBool::new(true),
+            chatter: AtomicUsize::new(0),
             alive: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -131,7 +133,7 @@ impl Peer {
         self.alive.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether it has said something about jobs since this was last asked.
+    /// Whether it has said more than that it lives since this was last asked.
     pub(crate) fn take_lively(&self) -> bool {
         self.lively.load(Ordering::Relaxed) && self.lively.swap(false, Ordering::Relaxed)
     }
@@ -188,7 +190,12 @@ impl Peer {
     /// of the peer.
     pub(crate) fn poll(self: &Arc<Self>, limit: usize) -> usize {
         match self.link.poll(limit, &mut |incoming| self.incoming(incoming, false)) {
-            Ok(n) => n,
+            Ok(n) => {
+                if n > 0 && n > self.chatter.swap(0, Ordering::Relaxed) {
+                    self.lively.store(true, Ordering::Relaxed);
+                }
+                n
+            }
             Err(error) => {
                 self.node.lose_later(self, error);
                 0
@@ -269,7 +276,6 @@ impl Peer {
     }
 
     fn data(self: &Arc<Self>, place: Place, offset: u64, chunk: &Chunk) -> Result<()> {
-        self.lively.store(true, Ordering::Relaxed);
         if place.index == Place::PAYLOAD {
             return match self.remote(place.job) {
                 Some(remote) => remote.on_payload(offset, chunk),
@@ -283,8 +289,8 @@ impl Peer {
     }
 
     fn frame(self: &Arc<Self>, frame: Frame) -> Result<()> {
-        if !matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }) {
-            self.lively.store(true, Ordering::Relaxed);
+        if matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }) {
+            self.chatter.fetch_add(1, Ordering::Relaxed);
         }
         match frame {
             Frame::Fragment { place, target } => self.on_fragment(place, target),
