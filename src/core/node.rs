@@ -1,6 +1,6 @@
 //! A node: one process's membership. What it knows and what C asks of it; its joining and leaving of peers is
 //! in `membership`, its threads in `scheduler`.
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::{self, JoinHandle};
@@ -91,9 +91,15 @@ pub(crate) struct Node {
     classes: RwLock<HashMap<Uuid, Arc<Registered>>>,
     /// Classes that were taken back while replicas of them lived.
     retired: Mutex<HashMap<Uuid, Arc<Registered>>>,
-    runs: RwLock<HashMap<u64, Arc<Run>>>,
+    runs: RwLock<BTreeMap<u64, Arc<Run>>>,
     ended: (Mutex<()>, Condvar),
-    pub(super) listeners: Mutex<HashMap<u64, Box<dyn Listener>>>,
+    pub(super) listeners: Mutex<HashMap<u64, Arc<dyn Listener>>>,
+    /// Listeners that are not looked at for a while.
+    pub(super) resting: Mutex<Vec<u64>>,
+    /// Listeners whose trouble was told.
+    pub(super) in_trouble: Mutex<Vec<u64>>,
+    /// Host ids and instances that are about to become peers.
+    pub(super) claims: Mutex<Vec<(u32, u64)>>,
     next: AtomicU64,
     pub(super) strangers: AtomicU32,
     pub(super) callback: RwLock<Option<PeerCallback>>,
@@ -122,7 +128,7 @@ fn pool(
         let node = Weak::clone(&node);
         let run = move || {
             if let Some(node) = node.upgrade() {
-                body(&node);
+                while !scheduler::survive(name, || body(&node)) {}
             }
         };
         thread::Builder::new().name(name.into()).stack_size(STACK).spawn(run).map(drop)
@@ -166,6 +172,9 @@ impl Node {
             runs: RwLock::default(),
             ended: Default::default(),
             listeners: Mutex::default(),
+            resting: Mutex::default(),
+            in_trouble: Mutex::default(),
+            claims: Mutex::default(),
             next: AtomicU64::new(1),
             strangers: AtomicU32::new(0),
             callback: RwLock::default(),
@@ -329,7 +338,7 @@ impl Node {
         };
         self.tell_all(&Frame::ClassRemove { class: id });
         let timeout = timeout.unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
-        let left = registered.wait_unused(Instant::now() + timeout);
+        let left = registered.end(Instant::now() + timeout);
         if left == 0 {
             return Ok(());
         }
@@ -376,6 +385,7 @@ impl Node {
         count: u64,
         payload: Option<Span>,
         owner: Option<Arc<Sleeper>>,
+        started: impl FnOnce(u64),
     ) -> Result<Arc<Run>> {
         if count == 0 && spec.mode != Mode::OncePerHost {
             return Err(Error::invalid("a job of 0 fragments is only allowed in mode NRDMA_ONCE_PER_HOST"));
@@ -388,6 +398,8 @@ impl Node {
         self.check_depth()?;
         let count = if count == 0 { self.read_peers().len() as u64 } else { count };
         let id = self.next();
+        // Before the first fragment runs: the job may be over before this returns.
+        started(id);
         let run = Run::new(self, id, job, spec, count, payload, owner);
         self.runs.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&run));
         if let Err(error) = run.plan() {
@@ -409,7 +421,7 @@ impl Node {
         count: u64,
         payload: Option<Span>,
     ) -> Result<()> {
-        self.start(job, spec, count, payload, Some(Sleeper::current()))?.drive()
+        self.start(job, spec, count, payload, Some(Sleeper::current()), |_| {})?.drive()
     }
 
     /// Starts a job; its `finished` is called once, at its end. Its number.
@@ -424,8 +436,7 @@ impl Node {
         if count == 0 {
             return Err(Error::invalid("an asynchronous job of 0 fragments has nothing to do"));
         }
-        let run = self.start(job, spec, count, payload, None)?;
-        started(run.id);
+        let run = self.start(job, spec, count, payload, None, started)?;
         if run.deadline.is_some() {
             self.progress.wake();
         }
@@ -465,7 +476,8 @@ impl Node {
             self.life.store(Life::Stopped as u32, Ordering::Release);
             return Ok(());
         }
-        lock(&self.listeners).drain().for_each(|(_, listener)| self.progress.unwatch(listener.source()));
+        let listeners = std::mem::take(&mut *lock(&self.listeners));
+        listeners.into_values().for_each(|listener| self.progress.unwatch(listener.source()));
         for run in self.runs() {
             run.stop(shut_down());
         }
@@ -476,18 +488,23 @@ impl Node {
             self.leave(&peer);
         }
         self.local.close(shut_down());
-        self.progress_ends.store(true, Ordering::Release);
-        self.progress.wake();
         // Executors first: they push work for deliverers, which push none for executors any more.
         self.executors.stop();
         let executors = self.executors.join(deadline);
-        self.deliverers.stop();
-        let deliverers = self.deliverers.join(deadline);
-        if let Some(thread) = lock(&self.progress_thread).take() {
+        // Then the progress thread, whose last losses are work for deliverers too.
+        self.progress_ends.store(true, Ordering::Release);
+        self.progress.wake();
+        let progress = lock(&self.progress_thread).take();
+        if let Some(thread) = progress {
             // A panic there was caught and logged.
             let _ = thread.join();
         }
+        self.deliverers.stop();
+        let deliverers = self.deliverers.join(deadline);
         self.lead.clear();
+        if executors == 0 {
+            self.executors.clear();
+        }
         if jobs + executors + deliverers > 0 {
             return Err(self.stuck(jobs, executors, deliverers));
         }

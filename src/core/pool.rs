@@ -145,6 +145,13 @@ impl<W> Pool<W> {
         }
     }
 
+    /// Tries again to have enough threads, should the system have refused one.
+    pub(crate) fn revive(&self) {
+        if self.has_work() {
+            self.fill(&mut self.lock());
+        }
+    }
+
     /// Makes one thread even though there is no work, so that somebody can lead.
     pub(crate) fn warm_up(&self) {
         let mut state = self.lock();
@@ -273,6 +280,12 @@ impl<W> Pool<W> {
             };
         }
         state.total
+    }
+
+    /// Forgets work that nobody is left to run.
+    pub(crate) fn clear(&self) {
+        let queue = std::mem::take(&mut self.lock().queue);
+        drop(queue);
     }
 
     /// Threads that exist.

@@ -87,7 +87,7 @@ impl Remote {
             registered: peer.node.class(&opening.class),
             count: opening.count,
             limit: opening.thread_limit,
-            priority: opening.priority,
+            priority: opening.priority.max(0),
             depth: opening.depth,
             size: opening.payload,
             cancelled: Arc::new(AtomicBool::new(false)),
@@ -100,6 +100,10 @@ impl Remote {
                 closing: false,
             }),
         });
+        if peer.node.executors.strength() == 0 {
+            let text = format!("host {} runs nothing for others", peer.node.host_id());
+            remote.lock().phase = Phase::Failed(Error::new(Kind::NotRegistered, text));
+        }
         remote.create_if_complete(&mut remote.lock());
         Ok(remote)
     }
@@ -126,6 +130,10 @@ impl Remote {
             )));
         };
         if state.payload.len() < end {
+            let more = end - state.payload.len();
+            state.payload.try_reserve(more).map_err(|_| {
+                Error::new(Kind::OutOfMemory, format!("no memory for a payload of {} bytes", self.size))
+            })?;
             state.payload.resize(end, 0);
         }
         if let Some(room) = state.payload.get_mut(at..end) {
@@ -164,7 +172,8 @@ impl Remote {
         if !matches!(state.phase, Phase::Live(_)) {
             return;
         }
-        while self.limit == 0 || state.running < self.limit {
+        let limit = if self.limit == 0 { MOST_WAITING as u64 } else { self.limit.min(MOST_WAITING as u64) };
+        while state.running < limit {
             let Some(order) = state.waiting.pop_front() else {
                 break;
             };
@@ -208,6 +217,7 @@ impl Remote {
             Phase::Live(replica) => Some(Arc::clone(replica)),
             _ => None,
         };
+        // Dropped before `running` goes down, so that the last one is always dropped as host code.
         if let Some(replica) = replica
             && !self.is_cancelled()
         {
@@ -249,7 +259,13 @@ impl Remote {
         state.waiting.clear();
         if let Phase::Live(replica) = &state.phase {
             let (node, replica, depth) = (Arc::clone(&self.peer.node), Arc::clone(replica), self.depth);
-            let tell = move || callback(&node, depth, || replica.cancel());
+            // Should this be the last reference, then its end is host code too.
+            let tell = move || {
+                callback(&node, depth, || {
+                    replica.cancel();
+                    drop(replica);
+                });
+            };
             self.peer.node.executors.push(Work::Call(Box::new(tell)), 0);
         }
     }

@@ -1,5 +1,6 @@
 //! The node's threads: what each does, and how any thread waits inside nrdma.
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,24 @@ impl Work {
             Self::Call(call) => call(),
         }
     }
+
+    /// A panic, which would be a bug of ours, ends this piece of work and not the thread: the node goes on.
+    fn perform_guarded(self) {
+        survive("a worker thread", || self.perform());
+    }
+}
+
+/// Runs `body`; a panic is logged and goes no further. False: there was one.
+pub(crate) fn survive(whose: &str, body: impl FnOnce()) -> bool {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(body)) else {
+        return true;
+    };
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+    super::log::error!("a bug in nrdma: {whose} panicked: {text}; please report it");
+    // Dropping what somebody else threw could throw again.
+    std::mem::forget(payload);
+    false
 }
 
 /// Which pool the calling thread belongs to.
@@ -106,7 +125,7 @@ pub(crate) fn execute(node: &Arc<Node>) {
     loop {
         match pool.turn(finished) {
             Turn::Work(work) => {
-                work.perform();
+                work.perform_guarded();
                 finished = true;
                 continue;
             }
@@ -136,7 +155,7 @@ pub(crate) fn deliver(node: &Arc<Node>) {
     loop {
         match pool.turn(finished) {
             Turn::Work(work) => {
-                work.perform();
+                work.perform_guarded();
                 finished = true;
                 continue;
             }

@@ -4,4 +4,8 @@
 mod allocations;
 mod cache;
 mod fake;
+#[cfg(not(loom))]
+mod hostile;
 mod interface;
+#[cfg(not(loom))]
+mod revoke;
