@@ -84,7 +84,11 @@ junit_number() {
 
 fmt() { cargo fmt --check; }
 
-clippy() { cargo clippy --locked --all-targets --target-dir "$cargo_dir/tool" -- -D warnings; }
+# The second as CMake builds the library.
+clippy() {
+    cargo clippy --locked --all-targets --target-dir "$cargo_dir/tool" -- -D warnings &&
+        cargo clippy --locked --lib --no-default-features --target-dir "$cargo_dir/tool" -- -D warnings
+}
 
 cargo_tests() { # arguments for cargo test
     cargo test --locked --no-fail-fast "$@" >"$logs/$stage.tests" 2>&1
