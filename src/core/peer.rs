@@ -64,6 +64,9 @@ pub(crate) struct Peer {
     /// Mapped, or why not.
     windows: Mutex<HashMap<RegionKey, Result<Arc<dyn Block>>>>,
     flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
+    /// Threads that wait for room on the link, and whether there are any.
+    waiting: Mutex<Vec<Arc<Sleeper>>>,
+    any_waiting: AtomicBool,
     pinged: Mutex<Option<Instant>>,
     /// The thread that waits for the first answer.
     greeted: Mutex<Option<Arc<Sleeper>>>,
@@ -108,6 +111,8 @@ impl Peer {
             remotes: Mutex::new(BTreeMap::new()),
             windows: Mutex::new(HashMap::new()),
             flushing: Mutex::new(HashMap::new()),
+            waiting: Mutex::default(),
+            any_waiting: AtomicBool::new(false),
             pinged: Mutex::new(None),
             greeted: Mutex::new(None),
             round_trip_ns: AtomicU64::new(0),
@@ -169,7 +174,7 @@ impl Peer {
     }
 
     /// Sends a span's bytes to a place, waiting for room as often as it takes. The span may then be reused.
-    pub(crate) fn put(&self, place: Place, span: &Span) -> Result<()> {
+    pub(crate) fn put(self: &Arc<Self>, place: Place, span: &Span) -> Result<()> {
         let mut sent = 0;
         while sent < span.len {
             if !self.is_alive() {
@@ -178,10 +183,31 @@ impl Peer {
             let n = self.link.put(place, sent as u64, span, sent)?;
             sent += n;
             if n == 0 {
-                self.node.wait_for_room(&mut || !self.is_alive() || self.link.room());
+                self.wait_for_room();
             }
         }
         Ok(())
+    }
+
+    fn wait_for_room(self: &Arc<Self>) {
+        let me = Sleeper::current();
+        lock(&self.waiting).push(Arc::clone(&me));
+        self.any_waiting.store(true, Ordering::SeqCst);
+        self.node.wait_for_room(&mut || !self.is_alive() || self.link.room());
+        let mut waiting = lock(&self.waiting);
+        waiting.retain(|other| !Arc::ptr_eq(other, &me));
+        self.any_waiting.store(!waiting.is_empty(), Ordering::SeqCst);
+    }
+
+    /// After something was taken from the link: it may have been word of room.
+    fn wake_waiting(&self) {
+        if self.any_waiting.load(Ordering::SeqCst) && self.link.room() {
+            for sleeper in lock(&self.waiting).iter() {
+                if !Arc::ptr_eq(sleeper, &Sleeper::current()) {
+                    sleeper.wake(self.node.lead.waiter());
+                }
+            }
+        }
     }
 
     // ---- in
@@ -191,6 +217,9 @@ impl Peer {
     pub(crate) fn poll(self: &Arc<Self>, limit: usize) -> usize {
         match self.link.poll(limit, &mut |incoming| self.incoming(incoming, false)) {
             Ok(n) => {
+                if n > 0 {
+                    self.wake_waiting();
+                }
                 if n > 0 && n > self.chatter.swap(0, Ordering::Relaxed) {
                     self.lively.store(true, Ordering::Relaxed);
                 }
