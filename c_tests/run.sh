@@ -16,10 +16,8 @@ PACKAGES=(
     ucx-utils           # ucx_perftest, for the benches
 )
 STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan)
-# What ThreadSanitizer runs: reference counts, the cache, the rings. Not the two tests whose threads wait for
-# each other's mutexes: std is not instrumented, and its slow path of lock() is not inlined into ours.
-TSAN_TESTS=(abi::com tests::cache tests::interface ring
-    --skip many_threads_never_share --skip homes_closed_while)
+# What ThreadSanitizer runs: reference counts, the cache, the rings.
+TSAN_TESTS=(abi::com tests::cache tests::interface ring)
 # What runs under loom: test names that have one of these in them.
 LOOM_TESTS=(loom model)
 # Tests that may be skipped everywhere (cargo's "ignored" among them).
@@ -86,7 +84,11 @@ junit_number() {
 
 fmt() { cargo fmt --check; }
 
-clippy() { cargo clippy --locked --all-targets --target-dir "$cargo_dir/tool" -- -D warnings; }
+# The second as CMake builds the library.
+clippy() {
+    cargo clippy --locked --all-targets --target-dir "$cargo_dir/tool" -- -D warnings &&
+        cargo clippy --locked --lib --no-default-features --target-dir "$cargo_dir/tool" -- -D warnings
+}
 
 cargo_tests() { # arguments for cargo test
     cargo test --locked --no-fail-fast "$@" >"$logs/$stage.tests" 2>&1

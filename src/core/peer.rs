@@ -1,6 +1,6 @@
 //! Another node that this one is connected to.
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -52,8 +52,9 @@ pub(crate) struct Peer {
     pub(crate) warmed: AtomicBool,
     /// It does.
     pub(crate) polled: AtomicBool,
-    /// It said something about jobs, not just that it lives.
+    /// It said more than that it lives, which it did so many times.
     lively: AtomicBool,
+    chatter: AtomicUsize,
     alive: AtomicBool,
     leaving: AtomicBool,
     /// Its loss was dealt with, and its last words were heard.
@@ -63,6 +64,9 @@ pub(crate) struct Peer {
     /// Mapped, or why not.
     windows: Mutex<HashMap<RegionKey, Result<Arc<dyn Block>>>>,
     flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
+    /// Threads that wait for room on the link, and whether there are any.
+    waiting: Mutex<Vec<Arc<Sleeper>>>,
+    any_waiting: AtomicBool,
     pinged: Mutex<Option<Instant>>,
     /// The thread that waits for the first answer.
     greeted: Mutex<Option<Arc<Sleeper>>>,
@@ -99,6 +103,7 @@ impl Peer {
             warmed: AtomicBool::new(false),
             polled: AtomicBool::new(false),
             lively: AtomicBool::new(true),
+            chatter: AtomicUsize::new(0),
             alive: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -106,6 +111,8 @@ impl Peer {
             remotes: Mutex::new(BTreeMap::new()),
             windows: Mutex::new(HashMap::new()),
             flushing: Mutex::new(HashMap::new()),
+            waiting: Mutex::default(),
+            any_waiting: AtomicBool::new(false),
             pinged: Mutex::new(None),
             greeted: Mutex::new(None),
             round_trip_ns: AtomicU64::new(0),
@@ -131,7 +138,7 @@ impl Peer {
         self.alive.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether it has said something about jobs since this was last asked.
+    /// Whether it has said more than that it lives since this was last asked.
     pub(crate) fn take_lively(&self) -> bool {
         self.lively.load(Ordering::Relaxed) && self.lively.swap(false, Ordering::Relaxed)
     }
@@ -167,7 +174,7 @@ impl Peer {
     }
 
     /// Sends a span's bytes to a place, waiting for room as often as it takes. The span may then be reused.
-    pub(crate) fn put(&self, place: Place, span: &Span) -> Result<()> {
+    pub(crate) fn put(self: &Arc<Self>, place: Place, span: &Span) -> Result<()> {
         let mut sent = 0;
         while sent < span.len {
             if !self.is_alive() {
@@ -176,10 +183,31 @@ impl Peer {
             let n = self.link.put(place, sent as u64, span, sent)?;
             sent += n;
             if n == 0 {
-                self.node.wait_for_room(&mut || !self.is_alive() || self.link.room());
+                self.wait_for_room();
             }
         }
         Ok(())
+    }
+
+    fn wait_for_room(self: &Arc<Self>) {
+        let me = Sleeper::current();
+        lock(&self.waiting).push(Arc::clone(&me));
+        self.any_waiting.store(true, Ordering::SeqCst);
+        self.node.wait_for_room(&mut || !self.is_alive() || self.link.room());
+        let mut waiting = lock(&self.waiting);
+        waiting.retain(|other| !Arc::ptr_eq(other, &me));
+        self.any_waiting.store(!waiting.is_empty(), Ordering::SeqCst);
+    }
+
+    /// After something was taken from the link: it may have been word of room.
+    fn wake_waiting(&self) {
+        if self.any_waiting.load(Ordering::SeqCst) && self.link.room() {
+            for sleeper in lock(&self.waiting).iter() {
+                if !Arc::ptr_eq(sleeper, &Sleeper::current()) {
+                    sleeper.wake(self.node.lead.waiter());
+                }
+            }
+        }
     }
 
     // ---- in
@@ -188,7 +216,15 @@ impl Peer {
     /// of the peer.
     pub(crate) fn poll(self: &Arc<Self>, limit: usize) -> usize {
         match self.link.poll(limit, &mut |incoming| self.incoming(incoming, false)) {
-            Ok(n) => n,
+            Ok(n) => {
+                if n > 0 {
+                    self.wake_waiting();
+                }
+                if n > 0 && n > self.chatter.swap(0, Ordering::Relaxed) {
+                    self.lively.store(true, Ordering::Relaxed);
+                }
+                n
+            }
             Err(error) => {
                 self.node.lose_later(self, error);
                 0
@@ -269,7 +305,6 @@ impl Peer {
     }
 
     fn data(self: &Arc<Self>, place: Place, offset: u64, chunk: &Chunk) -> Result<()> {
-        self.lively.store(true, Ordering::Relaxed);
         if place.index == Place::PAYLOAD {
             return match self.remote(place.job) {
                 Some(remote) => remote.on_payload(offset, chunk),
@@ -283,8 +318,8 @@ impl Peer {
     }
 
     fn frame(self: &Arc<Self>, frame: Frame) -> Result<()> {
-        if !matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }) {
-            self.lively.store(true, Ordering::Relaxed);
+        if matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }) {
+            self.chatter.fetch_add(1, Ordering::Relaxed);
         }
         match frame {
             Frame::Fragment { place, target } => self.on_fragment(place, target),
