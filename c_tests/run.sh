@@ -82,11 +82,11 @@ junit_number() {
 
 # ---- stages: each writes to its log and returns non-zero when something is wrong ----
 
-fmt() { cargo fmt --check; }
+fmt() { cargo fmt --all --check; }
 
 # The second as CMake builds the library.
 clippy() {
-    cargo clippy --locked --all-targets --target-dir "$cargo_dir/tool" -- -D warnings &&
+    cargo clippy --locked --workspace --all-targets --target-dir "$cargo_dir/tool" -- -D warnings &&
         cargo clippy --locked --lib --no-default-features --target-dir "$cargo_dir/tool" -- -D warnings
 }
 

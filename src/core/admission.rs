@@ -11,7 +11,7 @@ use super::run::Run;
 /// One processor, or one GPU.
 pub(crate) const WHOLE: u32 = 1000;
 /// After so long without a fragment's end, one more is let in: those inside may wait for it.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a fragment takes of its host, in thousandths of a processor and of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,8 +79,13 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// For a host of so many processors. One GPU is assumed where none is known: their fragments take turns.
-    pub(crate) fn new(cpus: usize) -> Self {
+    /// For a host with so many executors; without any, with as many as it has processors. One GPU is assumed where
+    /// none is known: their fragments take turns.
+    pub(crate) fn new(executors: usize) -> Self {
+        let cpus = match executors {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            executors => executors,
+        };
         let state = State { cpu: 0, gpu: 0, waiting: VecDeque::new(), moved: Instant::now(), extra: false };
         Self {
             cpus: (cpus as u64).saturating_mul(u64::from(WHOLE)),

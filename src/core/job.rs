@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::admission::Load;
 use super::buffer::{Lease, Path};
-use super::error::{Error, Result};
+use super::error::{Error, Kind, Result};
 use super::fragment::Fragment;
 use super::home::Home;
 use super::wire::frame::Uuid;
@@ -60,6 +60,13 @@ pub(crate) struct Spec {
     /// A fragment that is lost with its host, and does not run again, is done without a result; else it has
     /// failed.
     pub(crate) loss_is_done: bool,
+}
+
+impl Spec {
+    /// Whether a fragment that came to this is done all the same, without a result.
+    pub(crate) fn forgives(&self, why: &Error) -> bool {
+        self.loss_is_done && self.mode != Mode::Cluster && why.kind == Kind::PeerLost
+    }
 }
 
 /// What a fragment's function is told.

@@ -152,10 +152,7 @@ impl Node {
         let leader = (backends.waiter)()?;
         let progress = (backends.waiter)()?;
         let deliverers = config.workers.clamp(1, 4);
-        let cpus = match config.workers {
-            0 => thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
+        let admission = Admission::new(config.workers);
         let node = Arc::new_cyclic(|node: &Weak<Self>| Self {
             instance: a,
             host_id,
@@ -168,7 +165,7 @@ impl Node {
             progress,
             backends,
             config,
-            admission: Admission::new(cpus),
+            admission,
             tally: Tally::default(),
             peers: RwLock::default(),
             joined: Default::default(),

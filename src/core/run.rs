@@ -460,13 +460,12 @@ impl Run {
     }
 
     fn tell_failure(&self, index: u64, why: Error) {
-        let forgiven =
-            self.spec.loss_is_done && self.spec.mode != Mode::Cluster && why.kind == Kind::PeerLost;
-        if !forgiven {
+        let counts = !self.spec.forgives(&why);
+        if counts {
             callback(&self.node, self.depth, || self.job.failed(index, &why));
         }
         let mut state = self.lock();
-        if !forgiven {
+        if counts {
             state.error.get_or_insert(why);
         }
         state.left = state.left.saturating_sub(1);
