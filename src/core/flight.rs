@@ -6,12 +6,12 @@ use super::buffer::{Lease, Path};
 use super::config::ZeroCopy;
 use super::error::{Error, Kind, Result};
 use super::job::{Mode, ResultInfo, class_text};
-use super::memory::Kind as MemoryKind;
+use super::memory::{Kind as MemoryKind, Span};
 use super::peer::Peer;
 use super::run::{Arrival, Run, State};
 use super::scheduler::callback;
 use super::stats::add;
-use super::transport::{Chunk, Place};
+use super::transport::{Chunk, Landing, Place};
 use super::wire::frame::{Frame, Part, Target};
 
 /// The largest result that comes as bytes.
@@ -252,6 +252,51 @@ impl Run {
         self.placed(state, peer, place, len)
     }
 
+    /// Bytes for a result are about to be received: straight into its buffer. False: it has none, or is no
+    /// longer wanted.
+    pub(crate) fn on_ready(
+        self: &Arc<Self>,
+        peer: &Peer,
+        place: Place,
+        offset: u64,
+        len: usize,
+        receive: &mut dyn FnMut(Landing<'_>) -> Result<usize>,
+    ) -> Result<bool> {
+        let lease = {
+            let mut state = self.lock();
+            let Some(flight) = flight_of(&mut state, peer, place) else {
+                return Ok(false);
+            };
+            flight.check_range(offset, len as u64)?;
+            let Some(lease) = flight.lease.clone() else {
+                return Ok(false);
+            };
+            // Whoever takes the flight back meanwhile waits for this, which does not wait for the peer.
+            state.calling += 1;
+            lease
+        };
+        let received = lease.span(lease.size()).and_then(|to| {
+            let at = usize::try_from(offset).map_err(|_| Error::protocol("an offset is too large"))?;
+            receive(Landing::Memory(&Span { block: to.block, offset: to.offset + at, len }))
+        });
+        drop(lease);
+        let mut state = self.lock();
+        state.calling -= 1;
+        let wanted = flight_of(&mut state, peer, place).is_some();
+        match received {
+            Ok(received) => self.placed(state, peer, place, received as u64)?,
+            Err(error) => {
+                drop(state);
+                self.notify();
+                return Err(error);
+            }
+        }
+        if !wanted {
+            self.notify();
+        }
+        Ok(true)
+    }
+
     /// `len` more bytes of a result are in place.
     fn placed(
         self: &Arc<Self>,
@@ -292,7 +337,7 @@ impl Run {
                 return Ok(());
             };
             flight.check_range(0, size)?;
-            let streamed = path == Path::Staged || flight.lease.is_none();
+            let streamed = path == Path::Staged || flight.lease.is_none() || !flight.exposed;
             if part != Part::Nothing && streamed && flight.placed < size {
                 flight.pending = Some((sequence, part, path, size));
                 return Ok(());

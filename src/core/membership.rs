@@ -17,6 +17,10 @@ use super::wire::hello::Hello;
 
 /// Connections whose handshake is under way at a time; more are closed at once.
 const MOST_STRANGERS: u32 = 16;
+/// How often a connection that came to nothing is logged at most.
+const COMPLAINT: Duration = Duration::from_secs(1);
+/// How long a listener rests whose connections could not be accepted.
+const REST: Duration = Duration::from_millis(100);
 /// Pieces taken from one link before the next has its turn.
 const BATCH: usize = 64;
 /// How often idle memory is looked at.
@@ -35,7 +39,14 @@ impl Node {
     /// Listens on an address; the one to connect to, which must fit `room` with its NUL, if given.
     pub(crate) fn listen(self: &Arc<Self>, address: &str, room: Option<u64>) -> Result<String> {
         self.check_running()?;
-        let listener = self.network(address)?.listen(address)?;
+        let network = self.network(address)?;
+        let listener = match &self.config.interface {
+            Some(interface) => network.listen_on(address, interface)?,
+            None => network.listen(address)?,
+        };
+        if listener.is_exposed() {
+            self.check_trust(&listener.bound())?;
+        }
         let bound = listener.bound();
         if room.is_some_and(|room| bound.len() as u64 >= room) {
             return Err(Error::new(
@@ -52,12 +63,12 @@ impl Node {
 
     fn network(&self, address: &str) -> Result<&dyn super::transport::Network> {
         if address.is_empty() {
-            return Err(Error::invalid("the address is empty; use unix:/path"));
+            return Err(Error::invalid("the address is empty; use host:port or unix:/path"));
         }
         self.backends.networks.iter().find(|n| n.handles(address)).map(AsRef::as_ref).ok_or_else(|| {
             Error::new(
                 Kind::NotSupported,
-                format!("address '{address}' is of no kind that this build knows; use unix:/path"),
+                format!("address '{address}' is of no kind that this build knows; use host:port or unix:/path"),
             )
         })
     }
@@ -67,8 +78,23 @@ impl Node {
         self.check_running()?;
         let deadline = Instant::now() + self.config.connect_timeout;
         let mut control = self.network(address)?.connect(address, deadline)?;
+        if control.is_remote() {
+            self.check_trust(address)?;
+        }
         let agreed = self.shake_hands(control.as_mut(), deadline, handshake::connect)?;
         self.admit_link(agreed, control, deadline)
+    }
+
+    /// Beyond this host nothing but a token tells friends from strangers.
+    fn check_trust(&self, address: &str) -> Result<()> {
+        if self.config.token.is_some() || self.config.insecure {
+            return Ok(());
+        }
+        let text = format!(
+            "{address} is open to other hosts, and there is no token to tell friends from strangers; give all \
+             nodes the same auth_token or NRDMA_AUTH_TOKEN_FILE (nrdma token makes one), or use 127.0.0.1 or unix:"
+        );
+        Err(Error::new(Kind::Refused, text))
     }
 
     fn shake_hands(
@@ -191,35 +217,78 @@ impl Node {
                 Ok(Some(control)) => self.greet(control),
                 Ok(None) => return true,
                 Err(error) => {
-                    log::warn!("a connection to {} was not accepted: {error}", listener.bound());
+                    self.complain(&listener.bound(), &error);
+                    self.rest(token, listener.source());
                     return true;
                 }
             }
         }
     }
 
+    /// What could not be accepted (no descriptors left, most likely) would wake us again at once.
+    fn rest(&self, token: u64, source: i32) {
+        self.progress.unwatch(source);
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner).push((token, Instant::now() + REST));
+    }
+
+    /// Looks again at listeners that have rested.
+    fn end_rest(&self, now: Instant) {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner).retain(|(token, until)| {
+            let Some(listener) = listeners.get(token).filter(|_| now >= *until) else {
+                return now < *until;
+            };
+            self.progress.watch(listener.source(), *token, false).is_err()
+        });
+    }
+
     /// Shakes hands with a stranger, in a thread of its own: it may be slow, and has no right to delay others.
     fn greet(self: &Arc<Self>, mut control: Box<dyn Control>) {
         if self.strangers.fetch_add(1, Ordering::AcqRel) >= MOST_STRANGERS {
             self.strangers.fetch_sub(1, Ordering::AcqRel);
-            log::warn!("a connection was closed: {MOST_STRANGERS} others have not proved themselves yet");
+            let text = format!("closed at once: {MOST_STRANGERS} others have not proved themselves yet");
+            self.complain(&control.address(), &Error::new(Kind::Refused, text));
             return;
         }
         let node = Arc::clone(self);
         let greeting = move || {
             let deadline = Instant::now() + handshake::TIME_LIMIT.min(node.config.connect_timeout);
             let from = control.address();
-            let joined = node
-                .shake_hands(control.as_mut(), deadline, handshake::accept)
-                .and_then(|agreed| node.admit_link(agreed, control, deadline));
-            if let Err(error) = joined {
-                log::warn!("the connection from {from} came to nothing: {error}");
-            }
+            let proven = match control.claim(deadline) {
+                Ok(true) => Ok(None),
+                Ok(false) => node.shake_hands(control.as_mut(), deadline, handshake::accept).map(Some),
+                Err(error) => Err(error),
+            };
+            // No stranger any more: bringing the link up may need further connections, which are.
             node.strangers.fetch_sub(1, Ordering::AcqRel);
+            let joined = match proven {
+                Ok(Some(agreed)) => node.admit_link(agreed, control, deadline).map(drop),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = joined {
+                node.complain(&from, &error);
+            }
         };
         if let Err(error) = std::thread::Builder::new().name("nrdma-hello".into()).spawn(greeting) {
             self.strangers.fetch_sub(1, Ordering::AcqRel);
             log::warn!("no thread for a new connection: {error}");
+        }
+    }
+
+    /// Logs a connection that came to nothing; no more often than every [`COMPLAINT`], so that nobody fills the log.
+    fn complain(&self, from: &str, error: &Error) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, unsaid) = &mut *complaints;
+        if last.is_some_and(|last| last.elapsed() < COMPLAINT) {
+            *unsaid += 1;
+            return;
+        }
+        let more = std::mem::take(unsaid);
+        *last = Some(Instant::now());
+        match more {
+            0 => log::warn!("the connection from {from} came to nothing: {error}"),
+            n => log::warn!("the connection from {from} came to nothing ({n} more before it): {error}"),
         }
     }
 
@@ -355,6 +424,9 @@ impl Node {
         }
         let now = Instant::now();
         let mut next = DECAY.saturating_sub(now.duration_since(decayed));
+        if !self.resting.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            next = next.min(REST);
+        }
         if !self.read_peers().is_empty() {
             next = next.min(self.config.heartbeat);
             if let Some(timeout) = self.config.peer_timeout {
@@ -374,6 +446,7 @@ impl Node {
         for run in self.runs() {
             run.check_deadline(now);
         }
+        self.end_rest(now);
         let (interval, timeout) = (self.config.heartbeat, self.config.peer_timeout);
         for peer in self.peers_sorted() {
             if !peer.check_life(interval, timeout) {

@@ -96,6 +96,10 @@ pub(crate) struct Node {
     pub(super) listeners: Mutex<HashMap<u64, Box<dyn Listener>>>,
     next: AtomicU64,
     pub(super) strangers: AtomicU32,
+    /// When a connection that came to nothing was last logged, and how many were not.
+    pub(super) complaints: Mutex<(Option<Instant>, u64)>,
+    /// Listeners that are not looked at until then.
+    pub(super) resting: Mutex<Vec<(u64, Instant)>>,
     pub(super) callback: RwLock<Option<PeerCallback>>,
     life: AtomicU32,
     pub(super) progress_ends: AtomicBool,
@@ -168,6 +172,8 @@ impl Node {
             listeners: Mutex::default(),
             next: AtomicU64::new(1),
             strangers: AtomicU32::new(0),
+            complaints: Mutex::default(),
+            resting: Mutex::default(),
             callback: RwLock::default(),
             life: AtomicU32::new(Life::Running as u32),
             progress_ends: AtomicBool::new(false),
