@@ -2,6 +2,9 @@
 #ifndef NRDMA_TEST_RIG_CLUSTER_HPP
 #define NRDMA_TEST_RIG_CLUSTER_HPP
 #include <fcntl.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -28,6 +31,9 @@ inline uint64_t mapped_bytes() {
 
 // Limits the address space to what is mapped now plus `more`.
 inline void limit_address_space(uint64_t more) {
+#ifdef __GLIBC__
+  mallopt(M_ARENA_MAX, 1);  // or each new thread reserves 64 MiB
+#endif
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
   limit.rlim_cur = mapped_bytes() + more;

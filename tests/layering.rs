@@ -1,4 +1,6 @@
 //! The directions of design: abi -> core <- transport, memory; `crate::` says who uses whom.
+// All of this is test: what is not there shall fail it.
+#![allow(clippy::unwrap_used, clippy::panic)]
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -89,6 +89,7 @@ impl Run {
                 }
                 if state.stop.is_none() {
                     let counts = why.kind != Kind::PeerLost;
+                    state.tries.entry(index).or_default().failed_at = Some(peer.host_id);
                     self.try_again(&mut state, index, false, why, counts);
                 }
             }
@@ -364,6 +365,7 @@ impl Run {
                 share.bytes -= flight.capacity;
                 share.lacks |= lacks;
             }
+            state.tries.entry(place.index).or_default().failed_at = Some(peer.host_id);
             self.try_again(&mut state, place.index, flight.partial, why, !lacks);
         }
         self.spread();

@@ -10,8 +10,13 @@ use super::peer::Peer;
 use super::sleeper::Sleeper;
 use super::transport::{Attention, Waiter};
 
-/// The longest a leader spins before it sleeps.
-const SPIN: Duration = Duration::from_micros(20);
+/// The longest a leader spins before it sleeps: about what two wake-ups take.
+const SPIN: Duration = Duration::from_micros(50);
+/// A sleep that spinning could perhaps have saved.
+const SHORT_SLEEP: Duration = Duration::from_micros(200);
+/// Short sleeps after which spinning is tried.
+const PROBE: u32 = 8;
+const RAREST_PROBE: u32 = 1024;
 /// A link this long quiet is left to the progress thread.
 const COLD: Duration = Duration::from_millis(100);
 /// Frames taken from one link before the next has its turn.
@@ -27,31 +32,53 @@ const TRUST: u32 = 8;
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// How long spinning pays, learned from how it went.
+///
+/// Two that sleep and wait for each other would never find out that spinning pays, because a wake-up takes longer
+/// than the wait that is worth spinning for: so after some short sleeps one spins for longer, which lets the other
+/// find out the same.
 struct Spin {
-    most: Duration,
     budget: Duration,
-    misses: u32,
+    /// What it may grow to.
+    cap: Duration,
+    /// Short sleeps since the last spin, and how long they take.
+    short: u32,
+    typical: Duration,
+    /// Short sleeps from one probe to the next; the more, the more were in vain.
+    interval: u32,
 }
 
 impl Spin {
     fn new() -> Self {
-        let alone = std::thread::available_parallelism().map_or(1, usize::from) == 1;
-        let most = if alone { Duration::ZERO } else { SPIN };
-        Self { most, budget: most, misses: 0 }
+        Self { budget: SPIN, cap: SPIN, short: 0, typical: SPIN, interval: PROBE }
     }
-    /// What to spend now: the budget, or after 64 hopeless sleeps a probe.
-    fn allowance(&mut self) -> Duration {
-        if !self.budget.is_zero() {
-            return self.budget;
+    /// What to spend now.
+    fn allowance(&self) -> Duration {
+        match self.budget.is_zero() && self.short >= self.interval {
+            true => (self.typical * 2).max(SPIN),
+            false => self.budget,
         }
-        self.misses += 1;
-        if self.misses.is_multiple_of(64) { self.most } else { Duration::ZERO }
     }
     fn hit(&mut self) {
-        self.budget = (self.budget * 2).clamp(self.most / 8, self.most);
+        if self.budget.is_zero() {
+            self.cap = self.allowance();
+        }
+        self.budget = if self.budget.is_zero() { self.cap } else { (self.budget * 2).min(self.cap) };
+        self.interval = PROBE;
+        self.short = 0;
     }
     fn miss(&mut self) {
-        self.budget = if self.budget <= self.most / 16 { Duration::ZERO } else { self.budget / 2 };
+        if self.budget.is_zero() {
+            self.interval = (self.interval * 2).min(RAREST_PROBE);
+        }
+        self.short = 0;
+        self.budget = if self.budget <= SPIN / 16 { Duration::ZERO } else { self.budget / 2 };
+        self.cap = (self.cap / 2).max(SPIN);
+    }
+    fn slept(&mut self, time: Duration) {
+        if time < SHORT_SLEEP {
+            self.short += 1;
+            self.typical = (self.typical * 7 + time) / 8;
+        }
     }
 }
 
@@ -297,13 +324,15 @@ impl Leading<'_> {
         let mut polls = 0_u32;
         loop {
             let found = self.poll();
-            if done() {
-                self.hot.spin.hit();
-                return true;
-            }
-            if found > 0 {
-                self.hot.spin.hit();
-                end = None;
+            let done = done();
+            if done || found > 0 {
+                // What was there at once says nothing about spinning.
+                if end.take().is_some() {
+                    self.hot.spin.hit();
+                }
+                if done {
+                    return true;
+                }
                 continue;
             }
             polls = polls.wrapping_add(1);
@@ -353,8 +382,10 @@ impl Leading<'_> {
         }
         let mut ready = std::mem::take(&mut self.hot.ready);
         ready.clear();
-        let timeout = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let began = Instant::now();
+        let timeout = deadline.map(|d| d.saturating_duration_since(began));
         me.lead(self.lead.waiter(), timeout, &mut ready);
+        self.hot.spin.slept(began.elapsed());
         self.hot.ready = ready;
         rest.after(me);
         self.begin();

@@ -411,7 +411,8 @@ impl Node {
         }
         loop {
             while peer.poll(BATCH) > 0 {}
-            if !peer.link.attention(Attention::Progress) {
+            // What is left on a link that was closed stays there for ever.
+            if !peer.link.attention(Attention::Progress) || !peer.is_alive() {
                 break;
             }
         }

@@ -49,7 +49,7 @@ pub(crate) struct Peer {
     leaving: AtomicBool,
     classes: RwLock<HashSet<Uuid>>,
     remotes: Mutex<HashMap<u64, Arc<Remote>>>,
-    windows: Mutex<HashMap<RegionKey, Arc<dyn Block>>>,
+    windows: Mutex<HashMap<RegionKey, Result<Arc<dyn Block>>>>,
     flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
     pinged: Mutex<Option<Instant>>,
     pub(crate) round_trip_ns: AtomicU64,
@@ -225,7 +225,11 @@ impl Peer {
             Incoming::Region { key, capacity, share } => {
                 let capacity = usize::try_from(capacity)
                     .map_err(|_| Error::protocol(format!("a region of {capacity} bytes is too large")))?;
-                let block = self.node.memory().map(share, capacity)?;
+                let block = match self.node.memory().map(share, capacity) {
+                    // The fragments that would need it fail, not the peer.
+                    Err(error) if error.kind != Kind::OutOfMemory => return Err(error),
+                    block => block,
+                };
                 let mut windows = lock(&self.windows);
                 if windows.len() >= MOST_WINDOWS {
                     let text = format!("host {} announced more than {MOST_WINDOWS} regions", self.host_id);
@@ -349,15 +353,13 @@ impl Peer {
     pub(crate) fn window(self: &Arc<Self>, key: RegionKey) -> Result<Arc<dyn Block>> {
         let known = lock(&self.windows).get(&key).cloned();
         if let Some(block) = known {
-            return Ok(block);
+            return block;
         }
         // The announcement came before the fragment, but on the slow side.
         self.service();
-        lock(&self.windows).get(&key).cloned().ok_or_else(|| {
-            Error::new(
-                Kind::Stale,
-                format!("host {} named region {} which it has not announced", self.host_id, key.id),
-            )
+        lock(&self.windows).get(&key).cloned().unwrap_or_else(|| {
+            let text = format!("host {} named region {} which it has not announced", self.host_id, key.id);
+            Err(Error::new(Kind::Stale, text))
         })
     }
 
@@ -365,7 +367,7 @@ impl Peer {
     pub(crate) fn replace_window(&self, key: RegionKey, block: Arc<dyn Block>) {
         let mut windows = lock(&self.windows);
         if let Some(known) = windows.get_mut(&key) {
-            *known = block;
+            *known = Ok(block);
         }
     }
 

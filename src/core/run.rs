@@ -27,6 +27,8 @@ const BYTES_IN_FLIGHT: u64 = 256 << 20;
 pub(super) struct Tries {
     pub(super) attempt: u32,
     pub(super) failures: u32,
+    /// The host that failed last: another is to try next.
+    pub(super) failed_at: Option<u32>,
 }
 
 /// Something that the host is to be told.
@@ -311,6 +313,7 @@ impl Run {
         }
         self.see_hosts(state);
         let State { next, retry, tries, shares, calling, .. } = state;
+        let alone = !self.job.runs_here() && shares.iter().filter(|share| self.is_able(share)).count() < 2;
         for share in shares.iter_mut() {
             let full = share.in_flight >= self.credits(&share.peer) || share.bytes >= BYTES_IN_FLIGHT;
             if full || share.dead || share.opened == Opened::Now {
@@ -318,11 +321,17 @@ impl Run {
             }
             let index = match self.spec.mode {
                 Mode::Cluster if share.lacks || !share.peer.has_class(&self.spec.class) => continue,
-                Mode::Cluster => retry.pop_front().or_else(|| {
-                    let index = *next;
-                    *next += u64::from(index < self.count);
-                    (index < self.count).then_some(index)
-                }),
+                Mode::Cluster => {
+                    let host = share.peer.host_id;
+                    let other = |index: &u64| {
+                        alone || tries.get(index).is_none_or(|tries| tries.failed_at != Some(host))
+                    };
+                    retry.iter().position(other).and_then(|at| retry.remove(at)).or_else(|| {
+                        let index = *next;
+                        *next += u64::from(index < self.count);
+                        (index < self.count).then_some(index)
+                    })
+                }
                 _ => share.assigned.pop_front(),
             };
             let Some(index) = index else { continue };
@@ -380,14 +389,17 @@ impl Run {
         }
     }
 
+    /// Whether a host can run fragments of a CLUSTER job.
+    fn is_able(&self, share: &Share) -> bool {
+        !share.dead && !share.lacks && share.peer.credits > 0 && share.peer.has_class(&self.spec.class)
+    }
+
     /// With nobody left who could run them, the remaining fragments fail instead of waiting for ever.
     fn give_up_if_stuck(&self, state: &mut State) {
         if self.spec.mode != Mode::Cluster || self.job.runs_here() {
             return;
         }
-        let able =
-            |s: &Share| !s.dead && !s.lacks && s.peer.credits > 0 && s.peer.has_class(&self.spec.class);
-        if state.shares.iter().any(able) {
+        if state.shares.iter().any(|share| self.is_able(share)) {
             return;
         }
         let why = Error::new(

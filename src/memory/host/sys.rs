@@ -1,7 +1,7 @@
 //! Blocks of main memory: raw pages, copied by address.
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crate::core::error::{Error, Result};
 use crate::core::memory::Block;
@@ -25,6 +25,8 @@ enum Pages {
 pub(super) struct HostBlock {
     mapping: Mapping,
     pages: AtomicU8,
+    /// Bytes whose pages were taken: asking the system again costs more than a small fragment.
+    prefaulted: AtomicUsize,
 }
 
 impl HostBlock {
@@ -38,7 +40,7 @@ impl HostBlock {
         Self::new(mapping, Pages::Window)
     }
     fn new(mapping: Mapping, pages: Pages) -> Self {
-        Self { mapping, pages: AtomicU8::new(pages as u8) }
+        Self { mapping, pages: AtomicU8::new(pages as u8), prefaulted: AtomicUsize::new(0) }
     }
     fn is(&self, pages: Pages) -> bool {
         self.pages.load(Ordering::Acquire) == pages as u8
@@ -88,7 +90,10 @@ impl Block for HostBlock {
         read(self, offset, bytes)
     }
     fn prefault(&self, len: usize) {
-        self.mapping.populate(len);
+        if self.prefaulted.load(Ordering::Relaxed) < len {
+            self.mapping.populate(len);
+            self.prefaulted.fetch_max(len, Ordering::Relaxed);
+        }
     }
     fn discard(&self) {
         if self.is(Pages::Shared) {
