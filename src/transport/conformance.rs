@@ -534,3 +534,7 @@ mod processes;
 #[cfg(test)]
 #[path = "shm/hostile_tests.rs"]
 mod hostile;
+
+#[cfg(test)]
+#[path = "tcp/hostile_tests.rs"]
+mod tcp_hostile;
