@@ -68,7 +68,9 @@ impl Node {
         self.backends.networks.iter().find(|n| n.handles(address)).map(AsRef::as_ref).ok_or_else(|| {
             Error::new(
                 Kind::NotSupported,
-                format!("address '{address}' is of no kind that this build knows; use host:port or unix:/path"),
+                format!(
+                    "address '{address}' is of no kind that this build knows; use host:port or unix:/path"
+                ),
             )
         })
     }

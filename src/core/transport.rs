@@ -46,12 +46,7 @@ pub(crate) enum Incoming<'a> {
     /// At most `len` bytes for a place are about to be read from the system. `receive` reads what there is,
     /// without waiting, straight to where they belong, and says how many it was; call it once at most. Not
     /// called: the bytes are dropped.
-    Ready {
-        place: Place,
-        offset: u64,
-        len: usize,
-        receive: &'a mut dyn FnMut(Landing<'_>) -> Result<usize>,
-    },
+    Ready { place: Place, offset: u64, len: usize, receive: &'a mut dyn FnMut(Landing<'_>) -> Result<usize> },
     /// The peer made a region that it may name as a window.
     Region { key: RegionKey, capacity: u64, share: Share },
     /// The peer gives a region up; nothing will name it again.

@@ -32,9 +32,9 @@ impl Sealer {
     /// Checks the MAC of the next frame.
     pub(crate) fn check(&mut self, frame: &[u8], tag: &[u8]) -> Result<()> {
         let sequence = self.sequence;
-        self.next(frame).verify_truncated_left(tag).map_err(|_| {
-            Error::protocol(format!("frame {sequence} was changed, repeated or not the peer's"))
-        })
+        self.next(frame)
+            .verify_truncated_left(tag)
+            .map_err(|_| Error::protocol(format!("frame {sequence} was changed, repeated or not the peer's")))
     }
 
     fn next(&mut self, frame: &[u8]) -> Hmac<Sha256> {

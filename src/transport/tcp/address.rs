@@ -61,16 +61,17 @@ impl Address {
         let interfaces = sys::interfaces().unwrap_or_default();
         if let Some(net) = Net::parse(&self.host) {
             let found = interfaces.iter().find(|i| net.contains(i.address));
-            let found = found.ok_or_else(|| self.unknown("no interface that is up has an address in it", &interfaces));
+            let found = found
+                .ok_or_else(|| self.unknown("no interface that is up has an address in it", &interfaces));
             return found.map(|i| SocketAddr::new(i.address, self.port));
         }
         let named = || interfaces.iter().filter(|i| i.name == self.host);
         if let Some(found) = named().find(|i| i.address.is_ipv4()).or_else(|| named().next()) {
             return Ok(SocketAddr::new(found.address, self.port));
         }
-        let mut resolved = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(|e| self.unknown(&format!("it is no interface that is up, and as a name: {e}"), &interfaces))?;
+        let mut resolved = (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| {
+            self.unknown(&format!("it is no interface that is up, and as a name: {e}"), &interfaces)
+        })?;
         resolved.next().ok_or_else(|| self.unknown("the name has no address", &interfaces))
     }
 
@@ -136,9 +137,12 @@ mod tests {
         for no in ["", "unix:/a:1", "unix:", "host", "host:", "host:http", "tcp://host", "a:1b"] {
             assert!(!Address::looks_like_one(no), "{no}");
         }
-        for (wrong, words) in
-            [("host:99999", "0..65535"), ("::1:80", "brackets"), ("[host]:80", "no IPv6"), ("host", "no port")]
-        {
+        for (wrong, words) in [
+            ("host:99999", "0..65535"),
+            ("::1:80", "brackets"),
+            ("[host]:80", "no IPv6"),
+            ("host", "no port"),
+        ] {
             let error = Address::parse(wrong).unwrap_err();
             assert!(error.text.contains(words), "{error}");
         }

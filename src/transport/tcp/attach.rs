@@ -32,7 +32,8 @@ pub(super) fn attach(
 fn open(session: &Session, control: &mut dyn Control, deadline: Instant) -> Result<Stream> {
     let (ready, _) = control.receive(READY.len(), deadline)?;
     let Some(at) = control.more_at().filter(|_| ready == READY) else {
-        let text = format!("{}: {:?} instead of tcp ready", control.address(), String::from_utf8_lossy(&ready));
+        let text =
+            format!("{}: {:?} instead of tcp ready", control.address(), String::from_utf8_lossy(&ready));
         return Err(Error::protocol(text));
     };
     let failed = |e| super::failed(&at.to_string(), &e);

@@ -93,4 +93,3 @@ impl DataOut {
         Instant::now() + PATIENCE
     }
 }
-

@@ -156,9 +156,13 @@ fn failed(address: &str, e: &io::Error) -> Error {
 
 fn cannot_listen(address: &str, e: &io::Error) -> Error {
     let (kind, advice) = match e.raw_os_error() {
-        Some(libc::EADDRINUSE) => (Kind::AddressInUse, "another process listens there; use another port or 0"),
+        Some(libc::EADDRINUSE) => {
+            (Kind::AddressInUse, "another process listens there; use another port or 0")
+        }
         Some(libc::EADDRNOTAVAIL) => (Kind::InvalidParameter, "no interface of this host has that address"),
-        Some(libc::EACCES | libc::EPERM) => (Kind::Refused, "this user may not use that port; use one from 1024 on"),
+        Some(libc::EACCES | libc::EPERM) => {
+            (Kind::Refused, "this user may not use that port; use one from 1024 on")
+        }
         Some(libc::EMFILE | libc::ENFILE) => (Kind::OutOfMemory, "raise the limit of open files"),
         _ => (Kind::Unreachable, "check the address"),
     };

@@ -96,7 +96,8 @@ impl Head {
     /// Without the MAC.
     pub(super) fn encode(&self) -> [u8; SIGNED] {
         let mut bytes = [0; SIGNED];
-        let parts = self.target.encode().into_iter().chain(self.len.to_le_bytes()).chain(self.after.to_le_bytes());
+        let parts =
+            self.target.encode().into_iter().chain(self.len.to_le_bytes()).chain(self.after.to_le_bytes());
         bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
         bytes
     }

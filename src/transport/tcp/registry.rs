@@ -111,4 +111,3 @@ impl Proven {
 
 /// The number of the data connection; 0 is the control connection.
 pub(super) const DATA: u32 = 1;
-

@@ -84,7 +84,8 @@ impl Stream {
     /// Receives what there is; `Gone` at the end.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Moved {
         // SAFETY: `buffer` is writable.
-        let got = unsafe { libc::recv(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+        let got =
+            unsafe { libc::recv(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
         if got == 0 && !buffer.is_empty() { Moved::Gone } else { Moved::of(got) }
     }
 

@@ -17,7 +17,14 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(descriptors: [i32; 2]) -> Self {
-        Self { descriptors, who: None, out: [false; 2], leader: [None; 2], progress: [None; 2], closed: false }
+        Self {
+            descriptors,
+            who: None,
+            out: [false; 2],
+            leader: [None; 2],
+            progress: [None; 2],
+            closed: false,
+        }
     }
 
     /// From now on `who` looks.
