@@ -201,6 +201,9 @@ impl TcpLink {
             if let Some((kind, body)) = inbox.records.next(&self.control)? {
                 count += 1;
                 self.dispatch(kind, inbox.records.body(body), sink)?;
+            } else if count > 0 && inbox.data.chunk.is_none() {
+                // Looking costs a call, and who found something looks again soon.
+                break;
             } else if self.take_data(inbox, sink)? {
                 count += 1;
                 // Frames never wait behind more than one read of data.
