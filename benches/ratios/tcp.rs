@@ -34,7 +34,7 @@ fn each(bytes: usize) -> Result<f64, Skipped> {
     let rig = Rig::at(DOOR, Some(OUR_CPU), &[plan])?;
     let probe = Probe { bytes, ..Probe::default() };
     // Touches all pages on both sides.
-    rig.run(&probe, Kind::Fill, 4 * AT_ONCE as usize, AT_ONCE - 1)?;
+    rig.run(&probe, Kind::Fill, 32, AT_ONCE - 1)?;
     let count = VOLUME / bytes;
     let times = rig.run(&probe, Kind::Touch, count, AT_ONCE - 1)?;
     Ok(times.whole() / count as f64)

@@ -120,6 +120,7 @@ impl Head {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
     use crate::core::error::Kind;
