@@ -59,7 +59,7 @@ impl<V> Table<V> {
         &self.type_info
     }
     /// What an object points to: taken from the whole table, so that the words in front can be reached.
-    fn address(&'static self) -> *const c_void {
+    pub(crate) fn address(&'static self) -> *const c_void {
         let words = std::mem::offset_of!(Self, vtbl);
         // SAFETY: inside the table.
         unsafe { ptr::from_ref(self).cast::<u8>().add(words) }.cast()

@@ -154,6 +154,7 @@ impl Run {
             thread_limit: self.spec.thread_limit,
             priority: self.spec.priority,
             depth: self.depth,
+            load: self.spec.load,
         })?;
         match &self.payload {
             Some(span) if span.len > 0 => {

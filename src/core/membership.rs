@@ -487,6 +487,9 @@ impl Node {
                 next = next.min(timeout / 10);
             }
         }
+        if let Some(patience) = self.admission.patience() {
+            next = next.min(patience);
+        }
         for run in self.runs() {
             if let Some(deadline) = run.deadline.filter(|_| !run.is_stopped()) {
                 next = next.min(deadline.saturating_duration_since(now));
@@ -506,6 +509,7 @@ impl Node {
         for run in self.runs() {
             run.check_deadline(now);
         }
+        self.admission.relieve();
         let (interval, timeout) = (self.config.heartbeat, self.config.peer_timeout);
         for peer in self.peers_sorted() {
             if !peer.check_life(interval, timeout) {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::admission::{Admission, aside};
 use super::config::Config;
 use super::error::{Error, Kind, Result};
 use super::home::{Home, Shared};
@@ -83,6 +84,7 @@ pub(crate) struct Node {
     pub(crate) progress: Arc<dyn Waiter>,
     pub(crate) executors: Pool<Work>,
     pub(crate) deliverers: Pool<Work>,
+    pub(crate) admission: Admission,
     pub(crate) tally: Tally,
     pub(super) peers: RwLock<HashMap<u64, Arc<Peer>>>,
     pub(super) joined: (Mutex<()>, Condvar),
@@ -150,6 +152,10 @@ impl Node {
         let leader = (backends.waiter)()?;
         let progress = (backends.waiter)()?;
         let deliverers = config.workers.clamp(1, 4);
+        let cpus = match config.workers {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
         let node = Arc::new_cyclic(|node: &Weak<Self>| Self {
             instance: a,
             host_id,
@@ -162,6 +168,7 @@ impl Node {
             progress,
             backends,
             config,
+            admission: Admission::new(cpus),
             tally: Tally::default(),
             peers: RwLock::default(),
             joined: Default::default(),
@@ -421,7 +428,8 @@ impl Node {
         count: u64,
         payload: Option<Span>,
     ) -> Result<()> {
-        self.start(job, spec, count, payload, Some(Sleeper::current()), |_| {})?.drive()
+        let run = self.start(job, spec, count, payload, Some(Sleeper::current()), |_| {})?;
+        aside(self, || run.drive())
     }
 
     /// Starts a job; its `finished` is called once, at its end. Its number.

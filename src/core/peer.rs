@@ -339,8 +339,8 @@ impl Peer {
                     run.on_failed(self, place, Error::new(kind, text))?;
                 }
             }
-            Frame::JobOpen { job, class, count, payload, thread_limit, priority, depth } => {
-                let opening = Opening { class, count, payload, thread_limit, priority, depth };
+            Frame::JobOpen { job, class, count, payload, thread_limit, priority, depth, load } => {
+                let opening = Opening { class, count, payload, thread_limit, priority, depth, load };
                 self.open_job(job, &opening)?;
             }
             Frame::JobClose { job } => {

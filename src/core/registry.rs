@@ -32,6 +32,11 @@ impl Registered {
         Arc::new(Self { class, live, changed: Condvar::new() })
     }
 
+    /// What was registered.
+    pub(crate) fn class(&self) -> &dyn Class {
+        self.class.as_ref()
+    }
+
     /// Makes a replica.
     pub(crate) fn create(self: &Arc<Self>, payload: &[u8]) -> Result<Box<dyn Replica>> {
         {

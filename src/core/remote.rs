@@ -3,6 +3,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::admission::{Caller, Load, carry};
 use super::error::{Error, Kind, Result};
 use super::fragment::Fragment;
 use super::job::{FragmentInfo, Replica, class_text, thread_id};
@@ -57,6 +58,7 @@ pub(crate) struct Remote {
     limit: u64,
     priority: i32,
     depth: u32,
+    load: Load,
     size: u64,
     cancelled: Arc<AtomicBool>,
     state: Mutex<State>,
@@ -70,6 +72,7 @@ pub(crate) struct Opening {
     pub(crate) thread_limit: u64,
     pub(crate) priority: i32,
     pub(crate) depth: u32,
+    pub(crate) load: Load,
 }
 
 impl Remote {
@@ -89,6 +92,7 @@ impl Remote {
             limit: opening.thread_limit,
             priority: opening.priority.max(0),
             depth: opening.depth,
+            load: opening.load,
             size: opening.payload,
             cancelled: Arc::new(AtomicBool::new(false)),
             state: Mutex::new(State {
@@ -162,7 +166,12 @@ impl Remote {
         self.schedule(&mut state);
     }
 
-    /// Hands waiting fragments to executors, as many as the job's limit allows.
+    /// There may be room for more fragments.
+    pub(crate) fn proceed(self: &Arc<Self>) {
+        self.schedule(&mut self.lock());
+    }
+
+    /// Hands waiting fragments to executors, as many as the job's limit and the host's load allow.
     fn schedule(self: &Arc<Self>, state: &mut State) {
         if let Phase::Failed(error) = &state.phase {
             for order in state.waiting.drain(..) {
@@ -174,12 +183,19 @@ impl Remote {
         }
         let limit = if self.limit == 0 { MOST_WAITING as u64 } else { self.limit.min(MOST_WAITING as u64) };
         while state.running < limit {
+            if state.waiting.is_empty() || !self.peer.node.admission.admit(self.load, || self.caller()) {
+                break;
+            }
             let Some(order) = state.waiting.pop_front() else {
                 break;
             };
             state.running += 1;
             self.peer.node.executors.push(Work::Run(Arc::clone(self), order), self.priority);
         }
+    }
+
+    fn caller(self: &Arc<Self>) -> Caller {
+        Caller::Remote(Arc::downgrade(self))
     }
 
     fn refuse(&self, order: &Order, error: &Error) {
@@ -218,14 +234,16 @@ impl Remote {
             _ => None,
         };
         // Dropped before `running` goes down, so that the last one is always dropped as host code.
-        if let Some(replica) = replica
-            && !self.is_cancelled()
-        {
-            match Fragment::new(self, order.place, order.target) {
-                Ok(fragment) => self.run_fragment(replica.as_ref(), &fragment, order),
-                Err(error) => self.refuse(&order, &error),
+        carry(&self.peer.node, self.load, || {
+            if let Some(replica) = replica
+                && !self.is_cancelled()
+            {
+                match Fragment::new(self, order.place, order.target) {
+                    Ok(fragment) => self.run_fragment(replica.as_ref(), &fragment, order),
+                    Err(error) => self.refuse(&order, &error),
+                }
             }
-        }
+        });
         let mut state = self.lock();
         state.running -= 1;
         self.schedule(&mut state);

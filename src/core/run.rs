@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::admission::{Caller, carry};
 use super::buffer::Path;
 use super::error::{Error, Kind, Result};
 use super::flight::{Flight, Opened, Share};
@@ -379,8 +380,12 @@ impl Run {
     }
 
     /// A fragment to run here.
-    fn next_here(&self, state: &mut State) -> Option<Action> {
+    fn next_here(self: &Arc<Self>, state: &mut State) -> Option<Action> {
         if !self.job.runs_here() || self.open_here(state) == 0 {
+            return None;
+        }
+        let caller = || Caller::Run(Arc::downgrade(self));
+        if !self.node.admission.admit(self.spec.load, caller) {
             return None;
         }
         let index = match self.spec.mode {
@@ -455,9 +460,15 @@ impl Run {
     }
 
     fn tell_failure(&self, index: u64, why: Error) {
-        callback(&self.node, self.depth, || self.job.failed(index, &why));
+        let forgiven =
+            self.spec.loss_is_done && self.spec.mode != Mode::Cluster && why.kind == Kind::PeerLost;
+        if !forgiven {
+            callback(&self.node, self.depth, || self.job.failed(index, &why));
+        }
         let mut state = self.lock();
-        state.error.get_or_insert(why);
+        if !forgiven {
+            state.error.get_or_insert(why);
+        }
         state.left = state.left.saturating_sub(1);
         state.calling -= 1;
     }
@@ -471,7 +482,8 @@ impl Run {
             thread_id: thread_id(),
             cancelled: Arc::clone(&self.cancelled),
         };
-        let result = callback(&self.node, self.depth, || self.job.execute(&info));
+        let execute = || callback(&self.node, self.depth, || self.job.execute(&info));
+        let result = carry(&self.node, self.spec.load, execute);
         add(&self.node.tally.fragments_local, 1);
         let failed = {
             let mut state = self.lock();

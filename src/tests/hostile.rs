@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::abi;
+use crate::core::admission::Load;
 use crate::core::buffer::{Lease, Path};
 use crate::core::config::Config;
 use crate::core::error::{Error, Kind, Result};
@@ -174,6 +175,8 @@ fn ask(node: &Arc<Node>, to: u32, count: u64, bytes: bool) -> Arc<Ends> {
         thread_limit: 0,
         timeout: Some(LONG),
         rerun_after_partial: false,
+        load: Load::default(),
+        loss_is_done: false,
     };
     let job = Asking { ends: Arc::clone(&ends), to, bytes };
     let _ = node.execute(Box::new(job), spec, count, None);
@@ -199,8 +202,19 @@ fn with_honest_peer(body: impl FnOnce(&Arc<Node>, &str)) {
     eventually("nothing holds the node", || Arc::strong_count(&victim) == 1);
 }
 
+const HUGE: Load = Load { cpu: u32::MAX, gpu: u32::MAX };
+
 fn open(job: u64) -> Frame {
-    Frame::JobOpen { job, class: CLASS, count: 1, payload: 0, thread_limit: 0, priority: i32::MIN, depth: 0 }
+    Frame::JobOpen {
+        job,
+        class: CLASS,
+        count: 1,
+        payload: 0,
+        thread_limit: 0,
+        priority: i32::MIN,
+        depth: 0,
+        load: HUGE,
+    }
 }
 
 #[test]
@@ -216,6 +230,7 @@ fn broken_rules_cost_the_connection() {
             thread_limit: 0,
             priority: 0,
             depth: u32::MAX,
+            load: HUGE,
         }],
         (0..20_000).map(open).collect(),
     ];

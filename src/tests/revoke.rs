@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::abi;
+use crate::core::admission::Load;
 use crate::core::buffer::Lease;
 use crate::core::config::Config;
 use crate::core::error::{Error, Kind, Result};
@@ -109,6 +110,8 @@ fn a_cancelled_job_leaves_the_results_of_others_alone() {
         thread_limit: 0,
         timeout: None,
         rerun_after_partial: false,
+        load: Load::default(),
+        loss_is_done: false,
     };
     let (kept, cancelled) = (Arc::new(Seen::default()), Arc::new(Seen::default()));
     let mut ids = Vec::new();
