@@ -254,8 +254,8 @@ TEST_CASE("lower priority values first, first come first served within one") {
   std::mutex lock;
   std::vector<int> order;
   for (Job* job : {&block, &late, &middle, &urgent}) job->table.mode = NRDMA_LOCAL;
-  late.table.priority = 9;
-  middle.table.priority = 5;
+  late.table.priority = 9000;  // so far apart that waiting does not make up for it on a busy machine
+  middle.table.priority = 5000;
   urgent.table.priority = 1;
   block.execute = [&](const nrdma_fragment*) {
     started.open();
@@ -275,7 +275,7 @@ TEST_CASE("lower priority values first, first come first served within one") {
   sleep_ms(50);  // all of them are in the queue
   gate.open();
   for (Job* job : {&block, &late, &middle, &urgent}) REQUIRE(job->done.wait());
-  CHECK(order == std::vector<int>{1, 1, 5, 5, 9, 9});
+  CHECK(order == std::vector<int>{1, 1, 5000, 5000, 9000, 9000});
 }
 
 TEST_CASE("worker_threads NONE: runs nothing for others") {

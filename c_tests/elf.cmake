@@ -3,6 +3,8 @@ nrdma_check(elf.symbols abi sh ${_checks}/symbols.sh $<TARGET_FILE:nrdma> ${CMAK
 foreach(what soname nodelete needed glibc)
   nrdma_check(elf.${what} abi sh ${_checks}/elf.sh ${what} $<TARGET_FILE:nrdma> ${NRDMA_SONAME})
 endforeach()
+nrdma_check(elf.neuray_symbols abi sh ${_checks}/symbols.sh ${NRDMA_NEURAY_FILE}
+  ${CMAKE_CURRENT_SOURCE_DIR}/symbols_neuray.txt)
 
 # The header against the committed description of its types. NRDMA_ABI=write ctest -R abi.diff renews it.
 find_program(NRDMA_ABIDIFF abidiff)

@@ -66,13 +66,13 @@ endfunction()
 function(nrdma_run name label)
   add_test(NAME ${name} COMMAND ${ARGN})
   set(_limit 120)
-  if(label MATCHES "conformance|fault|large")
+  if(label MATCHES "conformance|fault|large|dice")
     set(_limit 600)
   endif()
   math(EXPR _limit "${_limit} * ${_scale}")
   set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT ${_limit} SKIP_RETURN_CODE 77
     ENVIRONMENT "${_environment}")
-  if(label MATCHES "conformance|fault|large")
+  if(label MATCHES "conformance|fault|large|dice")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()
 endfunction()
@@ -156,6 +156,20 @@ if(_files)
   endif()
 endif()
 
+file(GLOB _files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} dice*.cpp)
+if(_files)
+  nrdma_program(dice LABEL dice SOURCES ${_files} ENGINES ${NRDMA_TEST_ENGINES})
+  # The same sources against the SDK's own headers.
+  if(NRDMA_MI_INCLUDE)
+    add_executable(dice_real ${_files})
+    target_include_directories(dice_real SYSTEM PRIVATE ${NRDMA_MI_INCLUDE})
+    target_link_libraries(dice_real PRIVATE nrdma::nrdma doctest::doctest Threads::Threads)
+    foreach(engine IN LISTS NRDMA_TEST_ENGINES)
+      nrdma_run(dice_real.${engine} dice dice_real --engine ${engine})
+    endforeach()
+  endif()
+endif()
+
 # ---- more builds of the interface tests ----
 
 # Through the static library, and by dlopen.
@@ -174,6 +188,18 @@ target_compile_options(abi_dlopen PRIVATE ${NRDMA_WARNINGS} ${_cxx_sanitize})
 target_link_options(abi_dlopen PRIVATE ${_cxx_sanitize})
 target_link_libraries(abi_dlopen PRIVATE ${CMAKE_DL_LIBS})
 nrdma_run(abi_dlopen abi abi_dlopen $<TARGET_FILE:nrdma>)
+
+# A neuray host's loop over a plugin library.
+add_executable(abi_plugin hosts/plugin.cpp)
+add_dependencies(abi_plugin nrdma_neuray)
+target_compile_options(abi_plugin PRIVATE ${NRDMA_WARNINGS} ${_cxx_sanitize})
+target_link_options(abi_plugin PRIVATE ${_cxx_sanitize})
+target_link_libraries(abi_plugin PRIVATE ${CMAKE_DL_LIBS})
+nrdma_run(abi_plugin abi abi_plugin ${NRDMA_NEURAY_FILE})
+if(NRDMA_VALGRIND)
+  nrdma_run(abi_plugin.valgrind valgrind ${NRDMA_VALGRIND} -q --leak-check=full --error-exitcode=9
+    $<TARGET_FILE:abi_plugin> ${NRDMA_NEURAY_FILE})
+endif()
 
 # UBSan's vptr check reads the type information behind every virtual call. The others are hosts without it.
 if(TARGET abi_vtable AND NOT NRDMA_SANITIZE)

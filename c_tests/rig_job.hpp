@@ -147,6 +147,13 @@ inline nrdma_job_class play_table(Site& site) {
   return table;
 }
 
+// What else a node of the tests is given, by files that have classes of their own.
+using Opener = void (*)(nrdma_node*);
+inline std::vector<Opener>& openers() {
+  static std::vector<Opener> list;
+  return list;
+}
+
 inline void open_site(Site& site, nrdma_node* node, int signal_fd = -1) {
   site.node = node;
   site.host_id = nrdma_node_host_id(node);
@@ -155,6 +162,7 @@ inline void open_site(Site& site, nrdma_node* node, int signal_fd = -1) {
   if (nrdma_node_register_class(node, play_class, &table) != NRDMA_OK ||
       (site.host_id % 2 == 1 && nrdma_node_register_class(node, sparse_class, &table) != NRDMA_OK))
     throw std::runtime_error("nrdma_node_register_class: " + last_error());
+  for (Opener opener : openers()) opener(node);
 }
 
 // One received result, as bytes.

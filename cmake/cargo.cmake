@@ -49,6 +49,16 @@ if(NRDMA_SONAME)
     COMMAND ${CMAKE_COMMAND} -E create_symlink libnrdma.so ${NRDMA_LIBRARY_DIR}/${NRDMA_SONAME})
 endif()
 
+# What a neuray host loads: a library of its own, with the one function that hosts ask plugins for.
+if(NOT WIN32)
+  set(NRDMA_NEURAY_FILE ${NRDMA_CARGO_DIR}/neuray/${_sub}/libnrdma_neuray.so)
+  add_custom_target(nrdma_neuray ALL
+    COMMAND ${CMAKE_COMMAND} -E env ${_env}
+      ${CARGO} ${_args} --target-dir ${NRDMA_CARGO_DIR}/neuray --package nrdma-neuray ${_more}
+    BYPRODUCTS ${NRDMA_NEURAY_FILE}
+    USES_TERMINAL VERBATIM)
+endif()
+
 if(NRDMA_TOOL)
   add_custom_target(nrdma_tool ALL
     COMMAND ${CMAKE_COMMAND} -E env ${_env}

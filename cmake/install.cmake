@@ -13,6 +13,8 @@ else()
   install(PROGRAMS ${_shared} DESTINATION ${CMAKE_INSTALL_LIBDIR} RENAME ${_full})
   install(FILES ${_links}/${NRDMA_SONAME} ${_links}/libnrdma.so ${_static} DESTINATION ${CMAKE_INSTALL_LIBDIR})
   set(NRDMA_SHARED_PATH ${CMAKE_INSTALL_LIBDIR}/${_full})
+  # In a folder of its own: hosts load every library of a plugin folder.
+  install(PROGRAMS ${NRDMA_NEURAY_FILE} DESTINATION ${CMAKE_INSTALL_LIBDIR}/nrdma)
 endif()
 if(NRDMA_TOOL)
   install(PROGRAMS ${NRDMA_TOOL_FILE} DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -13,6 +13,9 @@ for file in bin/nrdma include/nrdma/nrdma.h include/nrdma/nrdma.hpp include/nrdm
     [ -f "$file" ] || fail "$file is missing"
 done
 [ -x bin/nrdma ] || fail "bin/nrdma cannot be run"
+plugin=$(find . -name libnrdma_neuray.so)
+[ -n "$plugin" ] || fail "libnrdma_neuray.so is missing"
+[ "$(find "$(dirname "$plugin")" -type f | wc -l)" -eq 1 ] || fail "$plugin is not alone in its folder"
 library=$(find . -name "libnrdma.so.$version")
 [ -n "$library" ] || fail "libnrdma.so.$version is missing"
 for link in libnrdma.so "libnrdma.so.${version%%.*}"; do

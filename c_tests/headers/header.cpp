@@ -5,6 +5,36 @@
 using mi::neuraylib::IRDMA_buffer;
 using mi::neuraylib::IRDMA_context;
 
+// A job from the mixin, and one of the host's own that has only what it must.
+class Real : public mi::neuraylib::Fragmented_job<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11> {
+public:
+    void execute_fragment(mi::neuraylib::IDice_transaction*, mi::Size, mi::Size,
+                          const mi::neuraylib::IJob_execution_context*) override
+    {
+    }
+};
+struct Plain {
+    mi::base::Uuid get_class_id() const { return {1, 2, 3, 4}; }
+    void execute_fragment(mi::neuraylib::IDice_transaction*, mi::Size, mi::Size,
+                          const mi::neuraylib::IJob_execution_context*)
+    {
+    }
+};
+
+int use_jobs(nrdma::Node& node)
+{
+    nrdma::Handle<Real> real(new Real);
+    Plain plain;
+    int status = nrdma::register_job<Real>(node) | nrdma::register_job<Plain>(node.get());
+    status |= node.register_serializable_class<Real>();
+    status |= node.register_serializable_class(Real::IID(), nullptr);
+    status |= nrdma::execute(node, *real.get(), 1) | nrdma::execute(node.get(), plain, 1);
+    status |= node.execute_fragmented(real.get(), 1) | node.execute_fragmented_async(real.get(), 1);
+    nrdma::Handle<mi::neuraylib::IScheduler> scheduler(node.get_scheduler());
+    nrdma::Handle<mi::neuraylib::IDice_configuration> settings(node.get_dice_configuration());
+    return status | (scheduler && settings ? 0 : 1);
+}
+
 int use(const nrdma_job& job, const nrdma_job_class& job_class)
 {
     nrdma::Node node;

@@ -1,4 +1,4 @@
-/* The interfaces of mi::base and mi::neuraylib that nrdma's objects implement.
+/* The interfaces of mi::base and mi::neuraylib that nrdma's objects implement, and those of the host that it drives.
  *
  * For hosts without NVIDIA's SDK. Each SDK header that the compiler finds is included; only what is
  * missing is declared here, and the missing header's include guard is defined, so that a later include
@@ -502,6 +502,311 @@ public:
     virtual IRDMA_buffer* wrap_user_buffer(Uint8* data, Size size, Sint32 gpu_id = -1) = 0;
     /* Sends an intermediate result. 0; -1 wrong buffer or lost peer; -2 not inside a remote fragment. */
     virtual Sint32 flush(IRDMA_buffer* buffer) = 0;
+};
+
+}  // namespace neuraylib
+}  // namespace mi
+#endif
+
+/* ---- mi/neuraylib/iserializer.h ---- */
+#if __has_include(<mi/neuraylib/iserializer.h>)
+#  include <mi/neuraylib/iserializer.h>
+#elif !defined(MI_NEURAYLIB_ISERIALIZER_H)
+#  define MI_NEURAYLIB_ISERIALIZER_H
+namespace mi {
+namespace neuraylib {
+
+/* The number of an element of DiCE's database, which nrdma only carries: what crosses the interface, and the same with
+ * its usual operators. */
+struct Tag_struct {
+    Uint32 id;
+};
+
+class Tag : public Tag_struct {
+public:
+    Tag() { id = 0; }
+    Tag(Tag_struct tag) { id = tag.id; }
+    bool is_valid() const { return id != 0; }
+    explicit operator bool() const { return is_valid(); }
+};
+
+inline bool operator==(const Tag& a, const Tag& b) { return a.id == b.id; }
+inline bool operator!=(const Tag& a, const Tag& b) { return a.id != b.id; }
+inline bool operator<(const Tag& a, const Tag& b) { return a.id < b.id; }
+inline bool operator>(const Tag& a, const Tag& b) { return a.id > b.id; }
+inline bool operator<=(const Tag& a, const Tag& b) { return a.id <= b.id; }
+inline bool operator>=(const Tag& a, const Tag& b) { return a.id >= b.id; }
+
+const Tag NULL_TAG;
+
+class ISerializer;
+class IDeserializer;
+
+/* An object that can be written on one host and made again on another. */
+class ISerializable : public mi::base::Interface_declare<0x7a70f2fb, 0x1b27, 0x416f, 0xaa, 0x21, 0x16, 0xc7,
+                                                         0xb4, 0xd4, 0x1f, 0xfc> {
+public:
+    virtual mi::base::Uuid get_class_id() const = 0;
+    virtual void serialize(ISerializer* serializer) const = 0;
+    virtual void deserialize(IDeserializer* deserializer) = 0;
+};
+
+/* Where an object writes itself. False: nothing was written. */
+class ISerializer : public mi::base::Interface_declare<0xdcf5a659, 0x2b06, 0x436b, 0x82, 0x55, 0x36, 0x9d,
+                                                       0xbd, 0xe7, 0x42, 0xb1> {
+public:
+    /* Another object, which the other side gets from IDeserializer::deserialize(); its class must be registered. */
+    virtual bool serialize(const ISerializable* serializable) = 0;
+    virtual bool write(const bool* values, Size count = 1) = 0;
+    virtual bool write(const Uint8* values, Size count = 1) = 0;
+    virtual bool write(const Uint16* values, Size count = 1) = 0;
+    virtual bool write(const Uint32* values, Size count = 1) = 0;
+    virtual bool write(const Uint64* values, Size count = 1) = 0;
+    virtual bool write(const Sint8* values, Size count = 1) = 0;
+    virtual bool write(const Sint16* values, Size count = 1) = 0;
+    virtual bool write(const Sint32* values, Size count = 1) = 0;
+    virtual bool write(const Sint64* values, Size count = 1) = 0;
+    virtual bool write(const Float32* values, Size count = 1) = 0;
+    virtual bool write(const Float64* values, Size count = 1) = 0;
+    /* A hint: so many bytes will follow. */
+    virtual void reserve(Size size) = 0;
+    /* In execute_fragment_remote(): sends what was written since the last time. */
+    virtual void flush() = 0;
+    virtual bool write(const Tag_struct* values, Size count = 1) = 0;
+};
+
+}  // namespace neuraylib
+}  // namespace mi
+#endif
+
+/* ---- mi/neuraylib/ideserializer.h ---- */
+#if __has_include(<mi/neuraylib/ideserializer.h>)
+#  include <mi/neuraylib/ideserializer.h>
+#elif !defined(MI_NEURAYLIB_IDESERIALIZER_H)
+#  define MI_NEURAYLIB_IDESERIALIZER_H
+namespace mi {
+namespace neuraylib {
+
+/* Where an object reads itself. False: nothing was read. */
+class IDeserializer : public mi::base::Interface_declare<0x7052258a, 0x579b, 0x4861, 0x9c, 0x12, 0x5f, 0x02,
+                                                         0x9c, 0x86, 0xfb, 0xce> {
+public:
+    /* The object that comes next, +1; NULL, and it is skipped, when its class is not registered here. */
+    virtual ISerializable* deserialize() = 0;
+
+    /* The same as another interface. */
+    template <class T>
+    T* deserialize()
+    {
+        ISerializable* object = deserialize();
+        if (object == nullptr)
+            return nullptr;
+        T* result = static_cast<T*>(object->get_interface(typename T::IID()));
+        object->release();
+        return result;
+    }
+
+    virtual bool read(bool* values, Size count = 1) = 0;
+    virtual bool read(Uint8* values, Size count = 1) = 0;
+    virtual bool read(Uint16* values, Size count = 1) = 0;
+    virtual bool read(Uint32* values, Size count = 1) = 0;
+    virtual bool read(Uint64* values, Size count = 1) = 0;
+    virtual bool read(Sint8* values, Size count = 1) = 0;
+    virtual bool read(Sint16* values, Size count = 1) = 0;
+    virtual bool read(Sint32* values, Size count = 1) = 0;
+    virtual bool read(Sint64* values, Size count = 1) = 0;
+    virtual bool read(Float32* values, Size count = 1) = 0;
+    virtual bool read(Float64* values, Size count = 1) = 0;
+    virtual bool read(Tag_struct* values, Size count = 1) = 0;
+};
+
+}  // namespace neuraylib
+}  // namespace mi
+#endif
+
+/* ---- mi/neuraylib/iuser_class_factory.h ---- */
+#if __has_include(<mi/neuraylib/iuser_class_factory.h>)
+#  include <mi/neuraylib/iuser_class_factory.h>
+#elif !defined(MI_NEURAYLIB_IUSER_CLASS_FACTORY_H)
+#  define MI_NEURAYLIB_IUSER_CLASS_FACTORY_H
+namespace mi {
+namespace neuraylib {
+
+class ITransaction;
+
+/* Makes objects of one class. nrdma calls it with NULL, 0, NULL. */
+class IUser_class_factory : public mi::base::Interface_declare<0x37355ece, 0x2ed7, 0x4158, 0x88, 0x35, 0xb8,
+                                                               0x60, 0xaf, 0x75, 0x6a, 0x64> {
+public:
+    /* +1, or NULL. */
+    virtual mi::base::IInterface* create(ITransaction* transaction, Uint32 argc,
+                                         const mi::base::IInterface* argv[]) = 0;
+};
+
+/* The factory of a class that has a constructor without arguments. */
+template <class T>
+class User_class_factory : public mi::base::Interface_implement<IUser_class_factory> {
+public:
+    mi::base::IInterface* create(ITransaction*, Uint32 argc, const mi::base::IInterface*[])
+    {
+        return argc == 0 ? new T : nullptr;
+    }
+};
+
+}  // namespace neuraylib
+}  // namespace mi
+#endif
+
+/* ---- mi/neuraylib/dice.h, as far as jobs need it ---- */
+#if __has_include(<mi/neuraylib/dice.h>)
+#  include <mi/neuraylib/dice.h>
+#elif !defined(MI_NEURAYLIB_DICE_H)
+#  define MI_NEURAYLIB_DICE_H
+namespace mi {
+namespace neuraylib {
+
+class IDice_transaction;
+class IGpu_description;
+
+/* Where a fragment runs. Not counted: valid during the call. */
+class IJob_execution_context {
+public:
+    /* Stable for the calling thread, different for each running one. */
+    virtual Uint64 get_thread_id() const = 0;
+};
+
+/* Work in independent pieces, here and on other hosts. A host that runs pieces for another makes one replica of the
+ * job, by the class's factory and deserialize(), and runs several of them on it at once. */
+class IFragmented_job : public mi::base::Interface_declare<0x037f3783, 0x187c, 0x4bb7, 0x92, 0x50, 0x6d, 0xfe,
+                                                           0x1c, 0x81, 0x89, 0xef, ISerializable> {
+public:
+    enum Scheduling_mode { LOCAL, CLUSTER, ONCE_PER_HOST, USER_DEFINED, SCHEDULING_MODE_FORCE_32_BIT = 0xffffffffU };
+
+    /* A fragment on the host that runs the job. */
+    virtual void execute_fragment(IDice_transaction* transaction, Size index, Size count,
+                                  const IJob_execution_context* context) = 0;
+    /* A fragment for another host, which gave no result buffer; and there, its results. */
+    virtual void execute_fragment_remote(ISerializer* serializer, IDice_transaction* transaction, Size index,
+                                         Size count, const IJob_execution_context* context) = 0;
+    virtual void receive_remote_result(IDeserializer* deserializer, IDice_transaction* transaction, Size index,
+                                       Size count) = 0;
+    /* Before a fragment goes to another host: where its result shall be, +1; NULL takes the way above. */
+    virtual IRDMA_buffer* get_rdma_result_buffer(IRDMA_context* rdma_context, Size index) = 0;
+    /* A fragment for another host, which gave one. The result is +1; NULL: there is none. */
+    virtual IRDMA_buffer* execute_fragment_remote_rdma(IDice_transaction* transaction, Size index, Size count,
+                                                       IRDMA_context* rdma_context,
+                                                       const IJob_execution_context* context) = 0;
+    virtual void receive_remote_result_rdma(IRDMA_buffer* buffer, IDice_transaction* transaction, Size index,
+                                            Size count) = 0;
+    virtual void assign_fragments_to_hosts(Uint32* slots, Size nr_slots) = 0;
+    virtual Scheduling_mode get_scheduling_mode() const = 0;
+    virtual Float32 get_cpu_load() const = 0;
+    virtual Float32 get_gpu_load() const = 0;
+    virtual void cancel() = 0;
+    virtual Sint8 get_priority() const = 0;
+    virtual Size get_thread_limit() const = 0;
+    virtual bool get_allow_non_sequential_chunks() const = 0;
+};
+
+/* Hears of the end of an asynchronous job. */
+class IExecution_listener : public mi::base::Interface_declare<0x5700dbde, 0xbe1d, 0x4c07, 0xa7, 0x0d, 0xf4,
+                                                               0x11, 0x7e, 0x9f, 0x73, 0xf1> {
+public:
+    virtual void job_finished() = 0;
+};
+
+/* Runs jobs without a transaction. */
+class IScheduler : public mi::base::Interface_declare<0xd0754018, 0xca8f, 0x48e0, 0x8a, 0x37, 0xeb, 0x83, 0x31,
+                                                      0xb7, 0x85, 0x20> {
+public:
+    virtual Sint32 execute_fragmented(IFragmented_job* job, Size count) = 0;
+    virtual Sint32 execute_fragmented_async(IFragmented_job* job, Size count, IExecution_listener* listener) = 0;
+    virtual void suspend_current_job() = 0;
+    virtual void resume_current_job() = 0;
+    virtual void yield() = 0;
+};
+
+/* Classes and contexts, in the shape of API version 45 and later. */
+class IDice_configuration : public mi::base::Interface_declare<0xfccbf7b8, 0x30d1, 0x4fbf, 0xbd, 0xc6, 0x3b,
+                                                               0x96, 0xe1, 0xfb, 0x40, 0x6a> {
+public:
+    virtual bool register_serializable_class(mi::base::Uuid class_id, IUser_class_factory* factory) = 0;
+
+    template <class T>
+    bool register_serializable_class()
+    {
+        IUser_class_factory* factory = new User_class_factory<T>();
+        const bool registered = register_serializable_class(typename T::IID(), factory);
+        factory->release();
+        return registered;
+    }
+
+    virtual bool unregister_serializable_class(mi::base::Uuid class_id) = 0;
+    virtual Sint32 set_gpu_enabled(bool value) = 0;
+    virtual bool get_gpu_enabled() const = 0;
+    virtual IRDMA_context* get_rdma_context(Uint32 host_id) = 0;
+    virtual Uint32 get_highest_gpu_id(Uint32 host_id = 0) = 0;
+    virtual const IGpu_description* get_gpu_description(Uint32 gpu_id, Uint32 host_id = 0) = 0;
+};
+
+/* What classes with an id have in common: their id is also an interface's, so that a handle can ask for the class. */
+template <Uint32 id1, Uint16 id2, Uint16 id3, Uint8 id4, Uint8 id5, Uint8 id6, Uint8 id7, Uint8 id8, Uint8 id9,
+          Uint8 id10, Uint8 id11, class I = mi::base::IInterface>
+class Base : public mi::base::Interface_implement<I> {
+public:
+    typedef Base<id1, id2, id3, id4, id5, id6, id7, id8, id9, id10, id11, I> Self;
+    typedef mi::base::Uuid_t<id1, id2, id3, id4, id5, id6, id7, id8, id9, id10, id11> IID;
+
+    static bool compare_iid(const mi::base::Uuid& iid) { return iid == IID() || I::compare_iid(iid); }
+
+    virtual const mi::base::IInterface* get_interface(const mi::base::Uuid& interface_id) const
+    {
+        if (interface_id != IID())
+            return I::get_interface_static(this, interface_id);
+        this->retain();
+        return this;
+    }
+
+    virtual mi::base::IInterface* get_interface(const mi::base::Uuid& interface_id)
+    {
+        if (interface_id != IID())
+            return I::get_interface_static(this, interface_id);
+        this->retain();
+        return this;
+    }
+
+    using mi::base::Interface_implement<I>::get_interface;
+
+    virtual mi::base::Uuid get_class_id() const { return IID(); }
+};
+
+/* A job to derive from: LOCAL, of load 1, without data; execute_fragment() is left to write. */
+template <Uint32 id1, Uint16 id2, Uint16 id3, Uint8 id4, Uint8 id5, Uint8 id6, Uint8 id7, Uint8 id8, Uint8 id9,
+          Uint8 id10, Uint8 id11, class I = IFragmented_job>
+class Fragmented_job : public Base<id1, id2, id3, id4, id5, id6, id7, id8, id9, id10, id11, I> {
+public:
+    virtual IFragmented_job::Scheduling_mode get_scheduling_mode() const { return IFragmented_job::LOCAL; }
+    virtual Float32 get_cpu_load() const { return 1.0f; }
+    virtual Float32 get_gpu_load() const { return 0.0f; }
+    virtual Sint8 get_priority() const { return 0; }
+    virtual Size get_thread_limit() const { return 0; }
+    virtual bool get_allow_non_sequential_chunks() const { return false; }
+    virtual void assign_fragments_to_hosts(Uint32*, Size) {}
+    virtual void execute_fragment_remote(ISerializer*, IDice_transaction*, Size, Size,
+                                         const IJob_execution_context*)
+    {
+    }
+    virtual void receive_remote_result(IDeserializer*, IDice_transaction*, Size, Size) {}
+    virtual IRDMA_buffer* get_rdma_result_buffer(IRDMA_context*, Size) { return nullptr; }
+    virtual IRDMA_buffer* execute_fragment_remote_rdma(IDice_transaction*, Size, Size, IRDMA_context*,
+                                                       const IJob_execution_context*)
+    {
+        return nullptr;
+    }
+    virtual void receive_remote_result_rdma(IRDMA_buffer*, IDice_transaction*, Size, Size) {}
+    virtual void serialize(ISerializer*) const {}
+    virtual void deserialize(IDeserializer*) {}
+    virtual void cancel() {}
 };
 
 }  // namespace neuraylib

@@ -139,6 +139,9 @@ typedef struct nrdma_context {
 /* What a call returned: 0 is success, errors are negative, in ranges by what is broken. */
 typedef int32_t nrdma_status;
 
+/* Which C++ compiler's layout an object has. */
+typedef int32_t nrdma_cxx_abi;
+
 /* Runs body(arg) and catches what it throws: 0, or 1 with the exception's text in `what`. */
 typedef int32_t (*nrdma_guard_fn)(void (*body)(void *arg), void *arg, char *what, uint64_t capacity);
 
@@ -157,9 +160,6 @@ typedef struct nrdma_fragment {
     /* 0 at the first try. */
     uint32_t attempt;
 } nrdma_fragment;
-
-/* Which C++ compiler's layout an object has. */
-typedef int32_t nrdma_cxx_abi;
 
 /* A class of jobs that this host runs for others. Copied at registration. */
 typedef struct nrdma_job_class {
@@ -648,6 +648,47 @@ struct nrdma_buffer *nrdma_context_wrap_user_buffer_with(struct nrdma_context *c
    returned. -1: no buffer of this context, too large, or the peer is gone; -2: outside. */
 NRDMA_API int32_t nrdma_context_flush(struct nrdma_context *context, struct nrdma_buffer *buffer);
 
+/* Makes a class of DiCE objects known: jobs that this host runs for others, and what is serialized with them.
+   `iuser_class_factory` is a mi::neuraylib::IUser_class_factory, which is retained. `transaction`, unless NULL,
+   gives what a fragment of the class is passed as its transaction; it is called once for each, on the
+   executing thread. nrdma_node_unregister_class takes the class back. */
+NRDMA_API
+nrdma_status nrdma_node_register_serializable_class_abi(struct nrdma_node *node,
+                                                        struct nrdma_uuid class_id,
+                                                        void *iuser_class_factory,
+                                                        void *(*transaction)(void *user),
+                                                        void *user,
+                                                        nrdma_cxx_abi abi);
+
+/* The node's mi::neuraylib::IDice_configuration, +1, in the layout of that API version
+   (MI_NEURAYLIB_API_VERSION; its functions moved at version 45). GPUs are not known in this version. */
+NRDMA_API
+void *nrdma_node_get_dice_configuration_abi(struct nrdma_node *node,
+                                            uint32_t neuray_api_version,
+                                            nrdma_cxx_abi abi);
+
+/* Runs a mi::neuraylib::IFragmented_job of `count` fragments to its end, in every mode; the calling thread
+   helps. `transaction` is passed to the job as it is. 0; -1: the job is NULL, or count is 0 and its mode is not
+   ONCE_PER_HOST; -3: its priority is negative; NRDMA_FRAGMENT_FAILED: a fragment threw, or its host lacks the class
+   (nrdma_last_error says which and why). */
+NRDMA_API
+nrdma_status nrdma_node_execute_fragmented_abi(struct nrdma_node *node,
+                                               void *ifragmented_job,
+                                               void *transaction,
+                                               uint64_t count,
+                                               nrdma_cxx_abi abi);
+
+/* Starts a LOCAL mi::neuraylib::IFragmented_job. The mi::neuraylib::IExecution_listener, unless NULL, is told
+   once, after the last fragment, also when the node is shut down before; it and the job are retained until then.
+   0; -1: the job is NULL or count is 0; -2: its mode is not LOCAL; -3: its priority is negative. */
+NRDMA_API
+nrdma_status nrdma_node_execute_fragmented_async_abi(struct nrdma_node *node,
+                                                     void *ifragmented_job,
+                                                     void *transaction,
+                                                     uint64_t count,
+                                                     void *iexecution_listener,
+                                                     nrdma_cxx_abi abi);
+
 /* An English word or two for a status; static. */
 NRDMA_API const char *nrdma_status_string(nrdma_status status);
 
@@ -789,6 +830,10 @@ NRDMA_API nrdma_status nrdma_node_shutdown(struct nrdma_node *node, uint32_t tim
    NULL, flush -1, data can be read. A node whose callback never returns is leaked, not freed. */
 NRDMA_API void nrdma_node_destroy(struct nrdma_node *node);
 
+/* The node's mi::neuraylib::IScheduler, +1. Its execute_fragmented runs jobs of every mode, with NULL as their
+   transaction; after the end of the node it returns NRDMA_SHUT_DOWN. */
+NRDMA_API void *nrdma_node_get_scheduler_abi(struct nrdma_node *node, nrdma_cxx_abi abi);
+
 #ifdef __cplusplus
 }  /* extern "C" */
 #endif  /* __cplusplus */
@@ -811,6 +856,18 @@ NRDMA_API void nrdma_node_destroy(struct nrdma_node *node);
 #define NRDMA_JOB_CLASS_INIT \
     { sizeof(nrdma_job_class), NULL, NRDMA_CXX_ABI_HOST, 0, NULL, NULL, NULL, NULL, NULL }
 
+/* The API version of the host's neuray headers, as far as the compiler finds them; else that of neuray.hpp. */
+#if defined(__cplusplus) && defined(__has_include)
+#  if __has_include(<mi/neuraylib/version.h>)
+#    include <mi/neuraylib/version.h>
+#  endif
+#endif
+#ifdef MI_NEURAYLIB_API_VERSION
+#  define NRDMA_NEURAY_API_VERSION MI_NEURAYLIB_API_VERSION
+#else
+#  define NRDMA_NEURAY_API_VERSION 57
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -819,6 +876,43 @@ extern "C" {
 static inline nrdma_context *nrdma_node_get_rdma_context(nrdma_node *node, uint32_t host_id)
 {
     return nrdma_node_get_rdma_context_abi(node, host_id, NRDMA_CXX_ABI_HOST);
+}
+
+/* nrdma_node_register_serializable_class_abi for the caller's compiler. */
+static inline nrdma_status nrdma_node_register_serializable_class(nrdma_node *node, nrdma_uuid class_id,
+                                                                  void *iuser_class_factory,
+                                                                  void *(*transaction)(void *user), void *user)
+{
+    return nrdma_node_register_serializable_class_abi(node, class_id, iuser_class_factory, transaction, user,
+                                                      NRDMA_CXX_ABI_HOST);
+}
+
+/* nrdma_node_execute_fragmented_abi for the caller's compiler. */
+static inline nrdma_status nrdma_node_execute_fragmented(nrdma_node *node, void *ifragmented_job,
+                                                         void *transaction, uint64_t count)
+{
+    return nrdma_node_execute_fragmented_abi(node, ifragmented_job, transaction, count, NRDMA_CXX_ABI_HOST);
+}
+
+/* nrdma_node_execute_fragmented_async_abi for the caller's compiler. */
+static inline nrdma_status nrdma_node_execute_fragmented_async(nrdma_node *node, void *ifragmented_job,
+                                                               void *transaction, uint64_t count,
+                                                               void *iexecution_listener)
+{
+    return nrdma_node_execute_fragmented_async_abi(node, ifragmented_job, transaction, count,
+                                                   iexecution_listener, NRDMA_CXX_ABI_HOST);
+}
+
+/* nrdma_node_get_scheduler_abi for the caller's compiler. */
+static inline void *nrdma_node_get_scheduler(nrdma_node *node)
+{
+    return nrdma_node_get_scheduler_abi(node, NRDMA_CXX_ABI_HOST);
+}
+
+/* nrdma_node_get_dice_configuration_abi for the caller's compiler and neuray headers. */
+static inline void *nrdma_node_get_dice_configuration(nrdma_node *node)
+{
+    return nrdma_node_get_dice_configuration_abi(node, NRDMA_NEURAY_API_VERSION, NRDMA_CXX_ABI_HOST);
 }
 
 #ifdef __cplusplus

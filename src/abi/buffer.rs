@@ -127,6 +127,7 @@ pub(crate) static TABLE: Table<nrdma_buffer_vtbl_itanium> = Table::new(nrdma_buf
 impl Class for Buffer {
     type Interface = nrdma_buffer;
     type Vtbl = nrdma_buffer_vtbl_itanium;
+    type Line = com::OwnLine;
     const NAME: &'static str = "buffer";
     const IIDS: &'static [nrdma_uuid] = &[IID, IID_2019];
     /// Only the cache hands out buffers at rest, and it has them alone.

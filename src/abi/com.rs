@@ -25,6 +25,8 @@ pub(crate) trait Class: Send + Sync + Sized + 'static {
     type Interface;
     /// The `#[repr(C)]` table; it starts with the five functions of IInterface.
     type Vtbl: Sync + 'static;
+    /// How its objects are aligned: [`OwnLine`], or `()` for those that are made and dropped all the time.
+    type Line: Send + Sync;
     /// Its name, for errors.
     const NAME: &'static str;
     /// Ids that get_interface answers to, the most derived first; IInterface's is known anyway.
@@ -57,7 +59,7 @@ impl<V> Table<V> {
         &self.type_info
     }
     /// What an object points to: taken from the whole table, so that the words in front can be reached.
-    fn address(&'static self) -> *const c_void {
+    pub(crate) fn address(&'static self) -> *const c_void {
         let words = std::mem::offset_of!(Self, vtbl);
         // SAFETY: inside the table.
         unsafe { ptr::from_ref(self).cast::<u8>().add(words) }.cast()
@@ -100,10 +102,14 @@ impl Count {
     }
 }
 
-/// The memory of an object: what C++ sees comes first. On cache lines of its own, because two threads use
-/// two objects without waiting for each other.
-#[repr(C, align(64))]
+/// Cache lines that belong to one object: two threads use two objects without waiting for each other.
+#[repr(align(64))]
+pub(crate) struct OwnLine;
+
+/// The memory of an object: what C++ sees comes first.
+#[repr(C)]
 pub(crate) struct Object<T: Class> {
+    line: [T::Line; 0],
     vtbl: *const c_void,
     count: Count,
     value: T,
@@ -117,7 +123,7 @@ unsafe impl<T: Class> Sync for Object<T> {}
 impl<T: Class> Object<T> {
     /// An object that C holds no reference to yet.
     pub(crate) fn at_rest(value: T) -> Arc<Self> {
-        Arc::new(Self { vtbl: T::table().address(), count: Count::new(0), value })
+        Arc::new(Self { line: [], vtbl: T::table().address(), count: Count::new(0), value })
     }
 
     /// The Rust value.

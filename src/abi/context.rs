@@ -132,6 +132,7 @@ pub(crate) static TABLE: Table<nrdma_context_vtbl_itanium> = Table::new(nrdma_co
 impl Class for Context {
     type Interface = nrdma_context;
     type Vtbl = nrdma_context_vtbl_itanium;
+    type Line = ();
     const NAME: &'static str = "context";
     const IIDS: &'static [nrdma_uuid] = &[IID];
     fn table() -> &'static Table<nrdma_context_vtbl_itanium> {
@@ -155,7 +156,10 @@ impl Context {
         let object =
             known.unwrap_or_else(|| Object::at_rest(Self { home: Arc::clone(home), fragment: None }));
         let context = Com::share(&object);
-        *slot = Some(object as Arc<dyn Any + Send + Sync>);
+        // A closed home has emptied the place; what came there now would keep the home for ever.
+        if !home.is_closed() {
+            *slot = Some(object as Arc<dyn Any + Send + Sync>);
+        }
         context
     }
 

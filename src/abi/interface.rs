@@ -35,11 +35,24 @@ pub const NRDMA_CXX_ABI_ITANIUM: nrdma_cxx_abi = 0;
 /// Microsoft's.
 pub const NRDMA_CXX_ABI_MSVC: nrdma_cxx_abi = 1;
 
-/// Where the typeinfo of each class goes, in the order of nrdma_donate_rtti.
-fn type_infos() -> [Option<&'static AtomicPtr<c_void>>; 8] {
-    let buffer = super::buffer::TABLE.type_info();
-    let context = super::context::TABLE.type_info();
-    [Some(buffer), Some(context), None, None, None, None, None, None]
+/// Typeinfos that a host may give, in the order of nrdma_donate_rtti.
+const TYPE_INFOS: usize = 8;
+
+/// Where they go: each one's number and a place for it. The plugin is in a library of its own.
+fn type_infos() -> [(usize, &'static AtomicPtr<c_void>); 8] {
+    use super::{
+        buffer, context, deserializer, dice_configuration, execution_context, scheduler, serializer,
+    };
+    [
+        (0, buffer::TABLE.type_info()),
+        (1, context::TABLE.type_info()),
+        (2, scheduler::TABLE.type_info()),
+        (3, dice_configuration::TABLE.type_info()),
+        (3, dice_configuration::TABLE_2019.type_info()),
+        (4, serializer::TABLE.type_info()),
+        (5, deserializer::TABLE.type_info()),
+        (6, execution_context::TABLE.type_info()),
+    ]
 }
 
 /// Gives nrdma the host's typeinfos, so that dynamic_cast, typeid and sanitizers work on its objects;
@@ -52,14 +65,14 @@ fn type_infos() -> [Option<&'static AtomicPtr<c_void>>; 8] {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nrdma_donate_rtti(typeinfos: *const *const c_void, count: u64) {
     guard(|| {
-        let count = usize::try_from(count).unwrap_or(usize::MAX).min(type_infos().len());
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(TYPE_INFOS);
         if typeinfos.is_null() || count == 0 {
             return;
         }
         // SAFETY: by the contract above.
         let given = unsafe { std::slice::from_raw_parts(typeinfos, count) };
-        for (place, given) in type_infos().into_iter().zip(given) {
-            if let Some(place) = place
+        for (number, place) in type_infos() {
+            if let Some(given) = given.get(number)
                 && !given.is_null()
                 && place
                     .compare_exchange(ptr::null_mut(), given.cast_mut(), Ordering::AcqRel, Ordering::Acquire)
@@ -97,9 +110,10 @@ mod tests {
     #[test]
     fn the_first_typeinfo_stays() {
         let (one, two) = (1_u64, 2_u64);
-        let infos = |x: &u64| [ptr::null(), ptr::null(), ptr::from_ref(x).cast::<c_void>()];
-        // SAFETY: three pointers each; those of classes that are not there are ignored.
-        unsafe { nrdma_donate_rtti(infos(&one).as_ptr(), 3) };
+        let mut infos = [ptr::null(); 8];
+        infos[7] = ptr::from_ref(&one).cast::<c_void>();
+        // SAFETY: eight pointers; those of classes that are not here are ignored.
+        unsafe { nrdma_donate_rtti(infos.as_ptr(), 8) };
         // SAFETY: as above.
         unsafe { nrdma_donate_rtti(ptr::null(), 5) };
         let place = super::super::buffer::TABLE.type_info();

@@ -13,6 +13,7 @@ use super::error::{nrdma_status, nrdma_status_string, set_last, status};
 use super::guard::{call_foreign, guarded};
 use super::interface::{NRDMA_CXX_ABI_ITANIUM, NRDMA_CXX_ABI_MSVC, nrdma_cxx_abi, nrdma_uuid};
 use super::node::{borrow, milliseconds, nrdma_node};
+use crate::core::admission::Load;
 use crate::core::buffer::Lease;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::fragment::Fragment;
@@ -292,7 +293,8 @@ fn outcome(function: &str, returned: Result<nrdma_status>) -> Result<()> {
     }
 }
 
-fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
+/// Refuses the faces of other platforms.
+pub(crate) fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
     if abi == NRDMA_CXX_ABI_ITANIUM {
         return Ok(());
     }
@@ -370,6 +372,8 @@ impl Table {
                 ms => Some(Duration::from_millis(u64::from(ms))),
             },
             rerun_after_partial: self.job.flags & NRDMA_JOB_RERUN_AFTER_PARTIAL != 0,
+            load: Load::default(),
+            loss_is_done: false,
         }
     }
 

@@ -318,13 +318,25 @@ impl Buffer {
         Ok(fresh)
     }
 
+    /// Brings its first `len` bytes over from the pages that the peer has filled, if its region was cut off
+    /// meanwhile because of another buffer.
+    pub(crate) fn bring_over(&self, len: u64) -> Result<()> {
+        let span = self.span(len)?;
+        self.region().map_or(Ok(()), |region| region.bring_over(span.offset, span.len))
+    }
+
     /// Cuts the buffer off from the peer, at the same address and with its bytes kept; from then on its
     /// memory is private and does not go back to the cache. For a window, returns a fresh mapping of the
     /// peer's memory.
     pub(crate) fn detach(&self) -> Result<Option<Arc<dyn Block>>> {
+        self.detach_for(false)
+    }
+
+    /// `divided`: on behalf of a view.
+    fn detach_for(&self, divided: bool) -> Result<Option<Arc<dyn Block>>> {
         let size = usize::try_from(self.size()).unwrap_or(usize::MAX);
         if let Some(piece) = self.piece() {
-            piece.region.detach(size)?;
+            piece.region.detach(size, divided)?;
             return Ok(None);
         }
         let Some(content) = self.shell_content() else {
@@ -335,7 +347,7 @@ impl Buffer {
         };
         if let Some(parent) = now.parent.clone() {
             drop(content);
-            return parent.detach();
+            return parent.detach_for(true);
         }
         if now.kind != Kind::Window {
             return Ok(None);

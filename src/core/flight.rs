@@ -32,6 +32,8 @@ pub(super) struct Share {
     pub(super) in_flight: u64,
     pub(super) bytes: u64,
     pub(super) opened: Opened,
+    /// It takes fragments of the job's class, as far as it told us.
+    pub(super) able: bool,
     /// It said that it lacks the class.
     pub(super) lacks: bool,
     pub(super) dead: bool,
@@ -46,6 +48,7 @@ impl Share {
             in_flight: 0,
             bytes: 0,
             opened: Opened::No,
+            able: false,
             lacks: false,
             dead: false,
             assigned: VecDeque::new(),
@@ -58,6 +61,7 @@ pub(super) struct Flight {
     peer: Arc<Peer>,
     attempt: u32,
     lease: Option<Lease>,
+    /// Of its result buffer; 0 when the result comes as bytes.
     capacity: u64,
     /// The responder can reach the buffer's memory.
     exposed: bool,
@@ -66,6 +70,12 @@ pub(super) struct Flight {
     placed: u64,
     /// A result that still waits for bytes.
     pending: Option<(u32, Part, Path, u64)>,
+    /// The number of the next result.
+    sequence: u32,
+    /// An intermediate result was announced and not acknowledged.
+    unanswered: bool,
+    /// The last result was announced.
+    announced: bool,
     /// An intermediate result was delivered.
     partial: bool,
     /// The last result is being delivered.
@@ -144,6 +154,7 @@ impl Run {
             thread_limit: self.spec.thread_limit,
             priority: self.spec.priority,
             depth: self.depth,
+            load: self.spec.load,
         })?;
         match &self.payload {
             Some(span) if span.len > 0 => {
@@ -208,6 +219,9 @@ impl Run {
                 bytes: Vec::new(),
                 placed: 0,
                 pending: None,
+                sequence: 0,
+                unanswered: false,
+                announced: false,
                 partial: false,
                 landing: false,
             };
@@ -236,6 +250,10 @@ impl Run {
             };
             flight.check_range(offset, len)?;
             let Some(lease) = flight.lease.clone() else {
+                if flight.landing || flight.capacity > 0 {
+                    // Its buffer is in a callback: more than what was announced is of no use.
+                    return Ok(());
+                }
                 flight.append(offset, chunk)?;
                 return self.placed(state, peer, place, len);
             };
@@ -312,6 +330,7 @@ impl Run {
             let placed = flight.placed;
             if let Some((sequence, part, path, size)) = flight.pending.take_if(|pending| placed >= pending.3)
             {
+                flight.check_bytes(size)?;
                 let Place { index, attempt, .. } = place;
                 state.ready.push_back(Arrival::Result { index, attempt, sequence, part, path, size });
                 look = true;
@@ -338,10 +357,13 @@ impl Run {
                 return Ok(());
             };
             flight.check_range(0, size)?;
-            let streamed = path == Path::Staged || flight.lease.is_none() || !flight.exposed;
-            if part != Part::Nothing && streamed && flight.placed < size {
-                flight.pending = Some((sequence, part, path, size));
-                return Ok(());
+            flight.note_result(sequence, part, path)?;
+            if part != Part::Nothing && !flight.exposed {
+                if flight.placed < size {
+                    flight.pending = Some((sequence, part, path, size));
+                    return Ok(());
+                }
+                flight.check_bytes(size)?;
             }
             state.ready.push_back(Arrival::Result { index, attempt, sequence, part, path, size });
         }
@@ -350,14 +372,20 @@ impl Run {
     }
 
     /// The responder says that a fragment failed.
-    pub(crate) fn on_failed(self: &Arc<Self>, peer: &Peer, place: Place, why: Error) {
+    pub(crate) fn on_failed(self: &Arc<Self>, peer: &Peer, place: Place, why: Error) -> Result<()> {
         {
             let mut state = self.lock();
-            if flight_of(&mut state, peer, place).is_none() {
-                return;
+            let Some(flight) = flight_of(&mut state, peer, place) else {
+                return Ok(());
+            };
+            if flight.announced || flight.unanswered {
+                let (host, index) = (peer.host_id, place.index);
+                let text =
+                    format!("host {host} says that fragment {index} failed, but has announced a result");
+                return Err(Error::protocol(text));
             }
             let Some(flight) = state.flights.remove(&place.index) else {
-                return;
+                return Ok(());
             };
             let lacks = why.kind == Kind::NotRegistered;
             if let Some(share) = share_of(&mut state, &flight.peer) {
@@ -370,6 +398,7 @@ impl Run {
         }
         self.spread();
         self.notify();
+        Ok(())
     }
 
     /// A fragment came to nothing on a host: again elsewhere if its mode allows, else it has failed.
@@ -402,7 +431,7 @@ impl Run {
         let last = part != Part::Partial;
         let taken = {
             let mut state = self.lock();
-            let flight = state.flights.get_mut(&index).filter(|f| f.attempt == attempt);
+            let flight = state.flights.get_mut(&index).filter(|f| f.attempt == attempt && !f.landing);
             let taken = flight.map(|f| {
                 f.placed = 0;
                 f.landing = last;
@@ -413,16 +442,20 @@ impl Run {
             }
             taken
         };
-        let Some((lease, bytes, peer)) = taken else { return };
+        let Some((lease, mut bytes, peer)) = taken else { return };
         let host_id = peer.host_id;
         let info = ResultInfo { index, count: self.count, size, host_id, attempt, sequence, last, path };
         let told = match (&lease, part) {
             (_, Part::Nothing) => Ok(()),
             (Some(lease), _) => {
                 lease.set_path(path);
-                callback(&self.node, self.depth, || self.job.receive(lease, &info))
+                let whole = if path == Path::Staged { Ok(()) } else { lease.bring_over(size) };
+                whole.and_then(|()| callback(&self.node, self.depth, || self.job.receive(lease, &info)))
             }
-            (None, _) => callback(&self.node, self.depth, || self.job.receive_bytes(&bytes, &info)),
+            (None, _) => {
+                bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+                callback(&self.node, self.depth, || self.job.receive_bytes(&bytes, &info))
+            }
         };
         if part != Part::Nothing {
             self.node.tally.count(path, size);
@@ -439,6 +472,7 @@ impl Run {
                 Some(flight) => {
                     flight.lease = lease;
                     flight.partial = true;
+                    flight.unanswered = false;
                 }
                 // Taken back meanwhile, when its buffer was in the callback.
                 None => {
@@ -457,9 +491,10 @@ impl Run {
         add(&self.node.tally.fragments_remote, 1);
         let mut state = self.lock();
         state.calling -= 1;
-        if let Some(flight) = state.flights.remove(&index)
-            && let Some(share) = share_of(&mut state, peer)
-        {
+        let Some(flight) = state.flights.remove(&index) else {
+            return;
+        };
+        if let Some(share) = share_of(&mut state, peer) {
             share.in_flight -= 1;
             share.bytes -= flight.capacity;
         }
@@ -521,7 +556,7 @@ impl Run {
 
 impl Flight {
     fn limit(&self) -> u64 {
-        if self.lease.is_some() { self.capacity } else { LARGEST_STREAM }
+        if self.capacity > 0 { self.capacity } else { LARGEST_STREAM }
     }
 
     fn check_range(&self, offset: u64, len: u64) -> Result<()> {
@@ -540,12 +575,55 @@ impl Flight {
         let at = usize::try_from(offset).map_err(|_| Error::protocol("an offset is too large"))?;
         let end = at + chunk.span.len;
         if self.bytes.len() < end {
+            let more = end - self.bytes.len();
+            self.bytes.try_reserve(more).map_err(|_| {
+                Error::new(Kind::OutOfMemory, format!("no memory for a result of {end} bytes"))
+            })?;
             self.bytes.resize(end, 0);
         }
         match self.bytes.get_mut(at..end) {
             Some(room) => chunk.span.block.read(chunk.span.offset, room),
             None => Ok(()),
         }
+    }
+
+    /// A result is announced: it must be the next, nothing may be unanswered, and it must have come the way that
+    /// the fragment's target leaves open.
+    fn note_result(&mut self, sequence: u32, part: Part, path: Path) -> Result<()> {
+        // Into a window it is copied by the responder, else by the link.
+        let fits = part == Part::Nothing
+            || match path {
+                Path::Staged => !self.exposed,
+                Path::Copied => true,
+                _ => self.exposed,
+            };
+        if self.announced
+            || self.unanswered
+            || sequence != self.sequence
+            || !fits
+            || path == Path::None && part != Part::Nothing
+        {
+            return Err(Error::protocol(format!(
+                "host {} announced result {sequence} ({part:?}, {path:?}) of a fragment when result {} was due",
+                self.peer.host_id, self.sequence
+            )));
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        self.unanswered = part == Part::Partial;
+        self.announced = part != Part::Partial;
+        Ok(())
+    }
+
+    /// Enough bytes have come for a result; whether they are the right ones, when there is no buffer.
+    fn check_bytes(&self, size: u64) -> Result<()> {
+        if self.lease.is_some() || self.bytes.len() as u64 >= size {
+            return Ok(());
+        }
+        Err(Error::protocol(format!(
+            "host {} sent the same bytes twice: {} of a result of {size} have come",
+            self.peer.host_id,
+            self.bytes.len()
+        )))
     }
 
     /// Puts fresh pages in the place of memory that the responder may still write.
@@ -574,7 +652,7 @@ fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Fligh
     let landed: Vec<u64> = state.ready.iter().filter_map(last).collect();
     state
         .flights
-        .extract_if(|index, flight| which(flight) && !flight.landing && !landed.contains(index))
+        .extract_if(.., |index, flight| which(flight) && !flight.landing && !landed.contains(index))
         .collect()
 }
 

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::admission::aside;
 use super::buffer::{Carrier, Lease, Path};
 use super::error::{Error, Kind, Result};
 use super::home::Home;
@@ -183,13 +184,14 @@ impl Fragment {
         self.count(path, size);
         peer.try_send(&Frame::Result { place: self.place, sequence, part: Part::Partial, path, size })?;
         let mut answer = None;
-        peer.node.wait(None, &mut || {
+        let mut done = || {
             answer = match self.lock_answer().0 {
                 Answer::Given(ok) => Some(ok),
                 Answer::Waiting(_) => None,
             };
             answer.is_some() || !peer.is_alive() || self.remote.is_cancelled()
-        });
+        };
+        aside(&peer.node, || peer.node.wait(None, &mut done));
         match answer {
             Some(true) => Ok(()),
             Some(false) => Err(Error::new(

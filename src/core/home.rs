@@ -64,6 +64,8 @@ pub(crate) struct Home {
     zero_on_reuse: bool,
     host_id: u32,
     closed: OnceLock<Error>,
+    /// Its idle memory was freed.
+    emptied: AtomicBool,
     shared: Arc<Shared>,
     link: Mutex<Option<Arc<dyn Link>>>,
     private: Box<[Depot]>,
@@ -104,6 +106,7 @@ impl Home {
             zero_on_reuse: shared.zero_on_reuse(),
             host_id,
             closed: OnceLock::new(),
+            emptied: AtomicBool::new(false),
             link: Mutex::new(link),
             private: depots(),
             exposed: depots(),
@@ -492,13 +495,20 @@ impl Home {
         drop(self.shells.decay());
     }
 
+    /// Gets fail with `error` from now on; [`Home::close`] follows.
+    pub(crate) fn refuse(&self, error: Error) {
+        if self.closed.set(error).is_ok() {
+            self.flush();
+        }
+    }
+
     /// Ends the home: gets fail with `error` from now on, idle memory is freed, buffers that are out are
     /// freed on their release.
     pub(crate) fn close(&self, error: Error) {
-        if self.closed.set(error).is_err() {
+        self.refuse(error);
+        if self.emptied.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.flush();
         for depot in self.private.iter().chain(&self.exposed) {
             for carrier in depot.close() {
                 let capacity = carrier.buffer().piece().map_or(0, |piece| piece.capacity);

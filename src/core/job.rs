@@ -1,8 +1,10 @@
 //! What a job and a class of jobs must offer; `abi::job` implements both over the host's functions.
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::admission::Load;
 use super::buffer::{Lease, Path};
 use super::error::{Error, Result};
 use super::fragment::Fragment;
@@ -53,6 +55,11 @@ pub(crate) struct Spec {
     pub(crate) timeout: Option<Duration>,
     /// A fragment may run again although an intermediate result of it was delivered.
     pub(crate) rerun_after_partial: bool,
+    /// What one fragment takes of its host.
+    pub(crate) load: Load,
+    /// A fragment that is lost with its host, and does not run again, is done without a result; else it has
+    /// failed.
+    pub(crate) loss_is_done: bool,
 }
 
 /// What a fragment's function is told.
@@ -115,6 +122,10 @@ pub(crate) trait Job: Send + Sync {
 pub(crate) trait Class: Send + Sync {
     /// Makes the one replica of a job; dropping it is `destroy`.
     fn create(&self, payload: &[u8]) -> Result<Box<dyn Replica>>;
+    /// Itself, for who registered it and wants it back.
+    fn as_any(&self) -> &dyn Any {
+        &()
+    }
 }
 
 /// A job's replica, on a responder.

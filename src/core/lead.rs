@@ -102,13 +102,15 @@ struct Hot {
     short: u32,
     /// One of the links goes to another host.
     far: bool,
+    /// When cold links were last let go.
+    cooled: Instant,
 }
 
 impl Hot {
-    /// Learns from how long nobody led.
-    fn note_absence(&mut self) {
-        let moment = if self.far { FAR_MOMENT } else { MOMENT };
-        let short = self.left.take().is_some_and(|left| left.elapsed() < moment);
+    /// Learns from how long nobody led, when the clock is looked at anyway: that costs, too.
+    fn note_absence(&mut self, now: Instant) {
+        let Some(left) = self.left.take() else { return };
+        let short = now.saturating_duration_since(left) < if self.far { FAR_MOMENT } else { MOMENT };
         self.short = if short { (self.short + 1).min(TRUST) } else { 0 };
     }
 }
@@ -168,6 +170,7 @@ impl Lead {
                 far: false,
                 quietly: false,
                 short: 0,
+                cooled: Instant::now(),
             }),
             waiter,
             sweeps: AtomicU64::new(0),
@@ -184,7 +187,13 @@ impl Lead {
         if peer.warmed.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.warmed.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(peer));
+        let mut warmed = self.warmed.lock().unwrap_or_else(PoisonError::into_inner);
+        // Looked at with the lock held: after the node's end nobody would let go of it again.
+        if !peer.is_alive() {
+            return;
+        }
+        warmed.push(Arc::clone(peer));
+        drop(warmed);
         self.any_warmed.store(true, Ordering::Release);
     }
 
@@ -217,13 +226,17 @@ impl Lead {
         self.sweeps.load(Ordering::Acquire)
     }
 
+    /// Asks the progress thread to look at every link.
+    pub(crate) fn ask_for_sweep(&self) {
+        self.sweeps.fetch_add(1, Ordering::Release);
+    }
+
     /// Becomes the leader, if nobody is.
     pub(crate) fn take<'a>(&'a self, progress: &'a dyn Waiter) -> Option<Leading<'a>> {
         if self.taken.load(Ordering::Relaxed) || self.taken.swap(true, Ordering::SeqCst) {
             return None;
         }
         let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
-        hot.note_absence();
         let polled = std::mem::take(&mut hot.quietly);
         let leading = Leading { lead: self, progress, hot };
         if !polled {
@@ -265,7 +278,9 @@ impl Lead {
             return;
         }
         // Such an absence was too long, so this does not leave the links as they are.
-        drop(self.take(progress));
+        if let Some(mut leading) = self.take(progress) {
+            leading.hot.note_absence(Instant::now());
+        }
         self.ticking.store(false, Ordering::SeqCst);
         if self.leaves.load(Ordering::SeqCst) != leaves {
             self.ticking.store(true, Ordering::SeqCst);
@@ -314,7 +329,7 @@ impl Leading<'_> {
         done: &mut dyn FnMut() -> bool,
     ) -> bool {
         loop {
-            if self.spin(done) {
+            if self.spin(deadline, done) {
                 return true;
             }
             if deadline.is_some_and(|d| Instant::now() >= d) {
@@ -325,12 +340,13 @@ impl Leading<'_> {
     }
 
     /// Polls until `done` or the spin budget is used up.
-    fn spin(&mut self, done: &mut dyn FnMut() -> bool) -> bool {
+    fn spin(&mut self, deadline: Option<Instant>, done: &mut dyn FnMut() -> bool) -> bool {
         let mut end = None;
         let mut polls = 0_u32;
         loop {
             let found = self.poll();
             let done = done();
+            polls = polls.wrapping_add(1);
             if done || found > 0 {
                 // What was there at once says nothing about spinning.
                 if end.take().is_some() {
@@ -339,15 +355,23 @@ impl Leading<'_> {
                 if done {
                     return true;
                 }
+                // A peer may keep us busy for ever.
+                if polls.is_multiple_of(POLLS) && deadline.is_some_and(|d| Instant::now() >= d) {
+                    return false;
+                }
                 continue;
             }
-            polls = polls.wrapping_add(1);
             if end.is_none() {
+                let now = Instant::now();
+                self.hot.note_absence(now);
+                if now.saturating_duration_since(self.hot.cooled) >= COLD {
+                    self.cool(now);
+                }
                 let allowance = self.hot.spin.allowance();
                 if allowance.is_zero() {
                     return false;
                 }
-                end = Some(Instant::now() + allowance);
+                end = Some(now + allowance);
             } else if polls.is_multiple_of(POLLS) && end.is_some_and(|end| Instant::now() >= end) {
                 self.hot.spin.miss();
                 return false;
@@ -358,7 +382,8 @@ impl Leading<'_> {
 
     /// Takes what has arrived on the hot links; how much it was.
     fn poll(&mut self) -> usize {
-        if self.lead.any_warmed.swap(false, Ordering::AcqRel) {
+        if self.lead.any_warmed.load(Ordering::Acquire) {
+            self.lead.any_warmed.store(false, Ordering::SeqCst);
             let warmed =
                 std::mem::take(&mut *self.lead.warmed.lock().unwrap_or_else(PoisonError::into_inner));
             for peer in warmed {
@@ -371,7 +396,7 @@ impl Leading<'_> {
         let mut found = 0;
         for warm in &mut self.hot.links {
             let n = warm.peer.poll(BATCH);
-            warm.active |= n > 0;
+            warm.active |= n > 0 && warm.peer.take_lively();
             found += n;
         }
         found
@@ -401,15 +426,22 @@ impl Leading<'_> {
     /// Asks the hot links' peers to ring the bell from now on and lets cold links go. True: something is
     /// waiting already.
     fn settle(&mut self) -> bool {
-        let now = Instant::now();
+        let waiting = self.cool(Instant::now());
+        self.hot
+            .links
+            .iter()
+            .fold(waiting, |waiting, warm| waiting | warm.peer.link.attention(Attention::Leader))
+    }
+
+    /// Lets cold links go. True: something is waiting already.
+    fn cool(&mut self, now: Instant) -> bool {
+        self.hot.cooled = now;
         let mut waiting = self.lead.any_warmed.load(Ordering::Acquire);
         self.hot.links.retain_mut(|warm| {
-            if warm.active {
-                warm.active = false;
+            if std::mem::take(&mut warm.active) {
                 warm.last = now;
             }
             if now.duration_since(warm.last) < COLD && warm.peer.is_alive() {
-                waiting |= warm.peer.link.attention(Attention::Leader);
                 return true;
             }
             warm.peer.polled.store(false, Ordering::Release);
@@ -453,6 +485,7 @@ impl Drop for Leading<'_> {
         // First, so that the progress thread looks itself at what rings from here on. Who takes the lead now
         // waits for our lock and then polls.
         self.lead.taken.store(false, Ordering::SeqCst);
+        self.hot.links.retain(|warm| warm.peer.is_alive());
         let next = self.lead.followers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if next.is_none() && self.step_out() {
             return;
@@ -466,7 +499,7 @@ impl Drop for Leading<'_> {
         }
         // What waits already rings for nobody, and the follower may have no need to lead.
         if waiting || self.lead.any_warmed.load(Ordering::Acquire) {
-            self.lead.sweeps.fetch_add(1, Ordering::Release);
+            self.lead.ask_for_sweep();
             self.progress.wake();
         }
     }

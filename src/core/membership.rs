@@ -1,7 +1,7 @@
 //! How peers join a node and leave it, and the progress thread that watches over them.
-use std::collections::hash_map::Entry;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::{Error, Kind, Result};
@@ -10,21 +10,97 @@ use super::lead::TICK;
 use super::log;
 use super::node::{Node, PeerEvent};
 use super::peer::{Identity, Peer};
-use super::scheduler::{Work, become_progress, callback};
-use super::transport::{Attention, Control, Direct, Incoming, Link, Seat};
+use super::scheduler::{Work, become_progress, callback, survive};
+use super::transport::{Attention, Control, Direct, Incoming, Link, Listener, Seat};
 use super::wire::handshake::{self, Agreed, Policy, Side};
 use super::wire::hello::Hello;
 
-/// Connections whose handshake is under way at a time; more are closed at once.
+/// Connections whose handshake is under way at a time; more wait in the listener's queue.
 const MOST_STRANGERS: u32 = 16;
 /// How often a connection that came to nothing is logged at most.
 const COMPLAINT: Duration = Duration::from_secs(1);
-/// How long a listener rests whose connections could not be accepted.
-const REST: Duration = Duration::from_millis(100);
 /// Pieces taken from one link before the next has its turn.
 const BATCH: usize = 64;
+/// Batches that the progress thread takes from one link before it looks at everything else.
+const ROUNDS: usize = 64;
+/// How long a listener rests that could not accept: for lack of descriptors, or with too many strangers about.
+const REST: Duration = Duration::from_millis(50);
 /// How often idle memory is looked at.
 const DECAY: Duration = Duration::from_secs(1);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection whose other end has not proved itself; counted.
+struct Stranger(Arc<Node>);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.0.strangers.fetch_sub(1, Ordering::AcqRel);
+        if !lock(&self.0.resting).is_empty() {
+            self.0.progress.wake();
+        }
+    }
+}
+
+/// The right to become the peer of that host id and instance, held from the hello until the link is up or has
+/// come to nothing: of two connections that are made at the same time one is refused before either counts.
+struct Claim<'a> {
+    node: &'a Node,
+    held: Cell<Option<(u32, u64)>>,
+}
+
+impl<'a> Claim<'a> {
+    fn new(node: &'a Node) -> Self {
+        Self { node, held: Cell::new(None) }
+    }
+
+    /// Whether a proven node may become a peer.
+    fn admit(&self, peer: &Hello) -> Result<()> {
+        let node = self.node;
+        node.check_running()?;
+        if peer.instance == node.instance() {
+            return Err(Error::new(Kind::Refused, "a node cannot connect to itself"));
+        }
+        if peer.host_id == node.host_id() {
+            return Err(Error::new(
+                Kind::Refused,
+                format!("host id {} is that of both nodes; every node needs its own", peer.host_id),
+            ));
+        }
+        let mut claims = lock(&node.claims);
+        let known = node.peer(peer.host_id);
+        if let Some(known) =
+            known.filter(|known| node.decides(peer.instance) || known.instance != peer.instance)
+        {
+            return Err(Error::new(
+                Kind::Refused,
+                format!("host id {} is connected already ({})", known.host_id, known.name),
+            ));
+        }
+        let same = |(host, instance): &(u32, u64)| {
+            *host == peer.host_id && (node.decides(peer.instance) || *instance != peer.instance)
+        };
+        if claims.iter().any(same) {
+            let text = format!("host id {} is being connected by another connection", peer.host_id);
+            return Err(Error::new(Kind::Refused, text));
+        }
+        claims.push((peer.host_id, peer.instance));
+        self.held.set(Some((peer.host_id, peer.instance)));
+        Ok(())
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        let mut claims = lock(&self.node.claims);
+        if let Some(at) = claims.iter().position(|claim| *claim == held) {
+            claims.swap_remove(at);
+        }
+    }
+}
 
 impl Direct for Node {
     fn incoming(&self, token: u64, incoming: Incoming<'_>) -> Result<()> {
@@ -56,8 +132,11 @@ impl Node {
         }
         let token = self.next();
         let source = listener.source();
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).insert(token, listener);
+        // Looked at with the lock held: a shutdown that began meanwhile has not seen this listener.
+        let mut listeners = lock(&self.listeners);
+        self.check_running()?;
         self.progress.watch(source, token, false)?;
+        listeners.insert(token, Arc::from(listener));
         Ok(bound)
     }
 
@@ -83,8 +162,21 @@ impl Node {
         if control.is_remote() {
             self.check_trust(address)?;
         }
-        let agreed = self.shake_hands(control.as_mut(), deadline, handshake::connect)?;
-        self.admit_link(agreed, control, deadline)
+        let claim = Claim::new(self);
+        let agreed = self.shake_hands(control.as_mut(), deadline, &claim, handshake::connect)?;
+        let peer = self.admit_link(agreed, control, deadline)?;
+        drop(claim);
+        // So that both ends know each other when this returns.
+        if let Err(error) = peer.wait_answer(deadline) {
+            self.leave(&peer);
+            return Err(error);
+        }
+        Ok(peer.host_id)
+    }
+
+    /// Whether this node decides which of several connections to that instance stays.
+    fn decides(&self, instance: u64) -> bool {
+        self.instance() < instance
     }
 
     /// Beyond this host nothing but a token tells friends from strangers.
@@ -103,6 +195,7 @@ impl Node {
         self: &Arc<Self>,
         control: &mut dyn Control,
         deadline: Instant,
+        claim: &Claim<'_>,
         handshake: fn(&mut dyn Control, &Side<'_>, Instant) -> Result<Agreed>,
     ) -> Result<Agreed> {
         let own = Hello {
@@ -122,39 +215,18 @@ impl Node {
                 Policy::SameUser(&cookie)
             }
         };
-        let admit = |peer: &Hello| self.admit(peer);
+        let admit = |peer: &Hello| claim.admit(peer);
         let side = Side { own: &own, policy, engines: &self.backends.engines, admit: &admit };
         handshake(control, &side, deadline)
     }
 
-    /// Whether a proven node may become a peer.
-    fn admit(&self, peer: &Hello) -> Result<()> {
-        self.check_running()?;
-        if peer.instance == self.instance() {
-            return Err(Error::new(Kind::Refused, "a node cannot connect to itself"));
-        }
-        if peer.host_id == self.host_id() {
-            return Err(Error::new(
-                Kind::Refused,
-                format!("host id {} is that of both nodes; every node needs its own", peer.host_id),
-            ));
-        }
-        match self.peer(peer.host_id) {
-            Some(known) => Err(Error::new(
-                Kind::Refused,
-                format!("host id {} is connected already ({})", known.host_id, known.name),
-            )),
-            None => Ok(()),
-        }
-    }
-
-    /// Brings the link up and makes its other end a peer; its host id.
+    /// Brings the link up and makes its other end a peer.
     fn admit_link(
         self: &Arc<Self>,
         agreed: Agreed,
         control: Box<dyn Control>,
         deadline: Instant,
-    ) -> Result<u32> {
+    ) -> Result<Arc<Peer>> {
         let Some(engine) = self.backends.engines.get(agreed.engine) else {
             return Err(Error::protocol("the other end chose an engine that was not offered"));
         };
@@ -177,103 +249,127 @@ impl Node {
             if better.is_empty() { "" } else { "; " },
             better.join("; ")
         );
-        let Hello { name, host_id, credits, classes, .. } = agreed.peer;
-        self.join(Identity { host_id, name, address, credits, classes }, token, link)
+        let Hello { name, instance, host_id, credits, classes, .. } = agreed.peer;
+        self.join(Identity { host_id, name, address, instance, credits, classes }, token, link)
     }
 
-    fn join(self: &Arc<Self>, identity: Identity, token: u64, link: Arc<dyn Link>) -> Result<u32> {
+    fn join(self: &Arc<Self>, identity: Identity, token: u64, link: Arc<dyn Link>) -> Result<Arc<Peer>> {
         let host_id = identity.host_id;
         let home = Home::new(Arc::clone(&self.shared), host_id, Some(Arc::clone(&link)));
         let peer = Peer::new(self, identity, token, link, home);
-        {
-            let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
-            let twice = peers.values().any(|other| other.host_id == host_id);
-            let stopped = self.check_running();
-            match peers.entry(token) {
-                Entry::Vacant(place) if !twice && stopped.is_ok() => {
-                    place.insert(Arc::clone(&peer));
-                }
-                _ => {
-                    drop(peers);
-                    peer.link.close();
-                    peer.home.close(peer.lost_error());
-                    stopped?;
-                    return Err(Error::new(Kind::Refused, format!("host id {host_id} is connected already")));
-                }
+        let before = match self.add_peer(&peer) {
+            Ok(before) => before,
+            Err(error) => {
+                peer.link.close();
+                peer.home.close(peer.lost_error());
+                return Err(error);
             }
+        };
+        if let Some(before) = before
+            && before.die()
+        {
+            self.lose(&before, false, false);
         }
         self.hosts_changed();
         self.tell(&peer, PeerEvent::Joined);
         // What came before the peer was known has rung for nobody.
         self.look(&peer);
-        Ok(host_id)
+        Ok(peer)
     }
 
-    fn accept(self: &Arc<Self>, token: u64) -> bool {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(listener) = listeners.get(&token) else {
-            return false;
-        };
-        loop {
+    /// Adds a peer; the one that it replaces, if any: the other node says that this earlier one is gone.
+    fn add_peer(&self, peer: &Arc<Peer>) -> Result<Option<Arc<Peer>>> {
+        let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
+        self.check_running()?;
+        let before = peers.values().find(|other| other.host_id == peer.host_id).cloned();
+        if let Some(before) = &before {
+            if self.decides(peer.instance) || before.instance != peer.instance {
+                let text = format!("host id {} is connected already ({})", before.host_id, before.name);
+                return Err(Error::new(Kind::Refused, text));
+            }
+            peers.remove(&before.token);
+        }
+        peers.insert(peer.token, Arc::clone(peer));
+        Ok(before)
+    }
+
+    fn accept(self: &Arc<Self>, token: u64) {
+        let listener = lock(&self.listeners).get(&token).cloned();
+        let Some(listener) = listener else { return };
+        for _ in 0..MOST_STRANGERS {
+            if self.strangers.load(Ordering::Acquire) >= MOST_STRANGERS {
+                let why = format!("{MOST_STRANGERS} others have not proved themselves yet");
+                return self.rest(token, listener.as_ref(), &why);
+            }
             match listener.accept() {
-                Ok(Some(control)) => self.greet(control),
-                Ok(None) => return true,
-                Err(error) => {
-                    self.complain(&listener.bound(), &error);
-                    self.rest(token, listener.source());
-                    return true;
+                Ok(Some(control)) => {
+                    lock(&self.in_trouble).retain(|other| *other != token);
+                    self.greet(control);
                 }
+                Ok(None) => return,
+                Err(error) => return self.rest(token, listener.as_ref(), &error.text),
             }
         }
     }
 
-    /// What could not be accepted (no descriptors left, most likely) would wake us again at once.
-    fn rest(&self, token: u64, source: i32) {
-        self.progress.unwatch(source);
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner).push((token, Instant::now() + REST));
+    /// Looks away from a listener for a while: what keeps it from accepting would wake us again and again.
+    fn rest(&self, token: u64, listener: &dyn Listener, why: &str) {
+        self.progress.unwatch(listener.source());
+        lock(&self.resting).push(token);
+        let told = {
+            let mut in_trouble = lock(&self.in_trouble);
+            let told = in_trouble.contains(&token);
+            in_trouble.retain(|other| *other != token);
+            in_trouble.push(token);
+            told
+        };
+        if !told {
+            log::warn!("connections to {} have to wait: {why}", listener.bound());
+        }
     }
 
-    /// Looks again at listeners that have rested.
-    fn end_rest(&self, now: Instant) {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner).retain(|(token, until)| {
-            let Some(listener) = listeners.get(token).filter(|_| now >= *until) else {
-                return now < *until;
-            };
-            self.progress.watch(listener.source(), *token, false).is_err()
-        });
+    fn end_rests(&self) {
+        for token in std::mem::take(&mut *lock(&self.resting)) {
+            let listeners = lock(&self.listeners);
+            if let Some(listener) = listeners.get(&token)
+                && self.progress.watch(listener.source(), token, false).is_err()
+            {
+                lock(&self.resting).push(token);
+            }
+        }
     }
 
     /// Shakes hands with a stranger, in a thread of its own: it may be slow, and has no right to delay others.
     fn greet(self: &Arc<Self>, mut control: Box<dyn Control>) {
-        if self.strangers.fetch_add(1, Ordering::AcqRel) >= MOST_STRANGERS {
-            self.strangers.fetch_sub(1, Ordering::AcqRel);
-            let text = format!("closed at once: {MOST_STRANGERS} others have not proved themselves yet");
-            self.complain(&control.address(), &Error::new(Kind::Refused, text));
-            return;
-        }
-        let node = Arc::clone(self);
+        self.strangers.fetch_add(1, Ordering::AcqRel);
+        let stranger = Stranger(Arc::clone(self));
         let greeting = move || {
+            let stranger = stranger;
+            let node = Arc::clone(&stranger.0);
             let deadline = Instant::now() + handshake::TIME_LIMIT.min(node.config.connect_timeout);
             let from = control.address();
-            let proven = match control.claim(deadline) {
-                Ok(true) => Ok(None),
-                Ok(false) => node.shake_hands(control.as_mut(), deadline, handshake::accept).map(Some),
-                Err(error) => Err(error),
-            };
-            // No stranger any more: bringing the link up may need further connections, which are.
-            node.strangers.fetch_sub(1, Ordering::AcqRel);
-            let joined = match proven {
-                Ok(Some(agreed)) => node.admit_link(agreed, control, deadline).map(drop),
-                Ok(None) => Ok(()),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = joined {
-                node.complain(&from, &error);
-            }
+            survive("the thread of a new connection", || {
+                let claim = Claim::new(&node);
+                let proven = match control.claim(deadline) {
+                    Ok(true) => Ok(None),
+                    Ok(false) => {
+                        node.shake_hands(control.as_mut(), deadline, &claim, handshake::accept).map(Some)
+                    }
+                    Err(error) => Err(error),
+                };
+                // No stranger any more: bringing the link up may need further connections, which are.
+                drop(stranger);
+                let joined = match proven {
+                    Ok(Some(agreed)) => node.admit_link(agreed, control, deadline).map(drop),
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = joined {
+                    node.complain(&from, &error);
+                }
+            });
         };
         if let Err(error) = std::thread::Builder::new().name("nrdma-hello".into()).spawn(greeting) {
-            self.strangers.fetch_sub(1, Ordering::AcqRel);
             log::warn!("no thread for a new connection: {error}");
         }
     }
@@ -349,6 +445,8 @@ impl Node {
     fn lose(self: &Arc<Self>, peer: &Arc<Peer>, left: bool, confirmed: bool) {
         self.peers.write().unwrap_or_else(PoisonError::into_inner).remove(&peer.token);
         peer.link.close();
+        // At once; what takes longer follows on another thread.
+        peer.home.refuse(peer.lost_error());
         peer.abandon_jobs();
         let (node, gone) = (Arc::clone(self), Arc::clone(peer));
         let settle = move || {
@@ -375,31 +473,31 @@ impl Node {
         let mut decayed = Instant::now();
         let mut kept = decayed;
         while !self.progress_ends.load(Ordering::Acquire) {
-            ready.clear();
-            self.progress.wait(Some(self.next_timer(decayed)), &mut ready);
-            for token in &ready {
-                let peer = self.read_peers().get(token).cloned();
-                match peer {
-                    Some(peer) => self.look(&peer),
-                    None => {
-                        self.accept(*token);
+            survive("the progress thread", || {
+                ready.clear();
+                self.progress.wait(Some(self.next_timer(decayed)), &mut ready);
+                for token in &ready {
+                    let peer = self.read_peers().get(token).cloned();
+                    match peer {
+                        Some(peer) => self.look(&peer),
+                        None => self.accept(*token),
                     }
                 }
-            }
-            let sweeps = self.lead.sweeps();
-            if sweeps != swept {
-                swept = sweeps;
-                self.peers_sorted().iter().for_each(|peer| self.look(peer));
-            }
-            self.lead.tick(self.progress.as_ref(), &mut left);
-            self.take_losses();
-            // While it ticks the loop runs a thousand times a second.
-            if !self.lead.is_ticking() || kept.elapsed() >= 10 * TICK {
-                kept = Instant::now();
-                self.keep_time(&mut decayed);
-            }
+                let sweeps = self.lead.sweeps();
+                if sweeps != swept {
+                    swept = sweeps;
+                    self.peers_sorted().iter().for_each(|peer| self.look(peer));
+                }
+                self.lead.tick(self.progress.as_ref(), &mut left);
+                self.take_losses();
+                // While it ticks the loop runs a thousand times a second.
+                if !self.lead.is_ticking() || kept.elapsed() >= 10 * TICK {
+                    kept = Instant::now();
+                    self.keep_time(&mut decayed);
+                }
+            });
         }
-        self.take_losses();
+        survive("the progress thread", || self.take_losses());
     }
 
     /// Looks after one link.
@@ -411,14 +509,23 @@ impl Node {
             self.lead.waiter().wake();
             return;
         }
-        loop {
-            while peer.poll(BATCH) > 0 {}
+        for _ in 0..ROUNDS {
+            let found = peer.poll(BATCH);
             // What is left on a link that was closed stays there for ever.
-            if !peer.link.attention(Attention::Progress) || !peer.is_alive() {
-                break;
+            if !peer.is_alive() {
+                return;
+            }
+            if found == 0 && !peer.link.attention(Attention::Progress) {
+                // One that only says that it lives is not worth the leader's while.
+                if peer.take_lively() {
+                    self.lead.warm(peer);
+                }
+                return;
             }
         }
-        self.lead.warm(peer);
+        // There is no end to it: the others first, then again.
+        self.lead.ask_for_sweep();
+        self.progress.wake();
     }
 
     fn next_timer(&self, decayed: Instant) -> Duration {
@@ -427,29 +534,35 @@ impl Node {
         }
         let now = Instant::now();
         let mut next = DECAY.saturating_sub(now.duration_since(decayed));
-        if !self.resting.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
-            next = next.min(REST);
-        }
         if !self.read_peers().is_empty() {
             next = next.min(self.config.heartbeat);
             if let Some(timeout) = self.config.peer_timeout {
                 next = next.min(timeout / 10);
             }
         }
+        if let Some(patience) = self.admission.patience() {
+            next = next.min(patience);
+        }
         for run in self.runs() {
-            if let Some(deadline) = run.deadline {
+            if let Some(deadline) = run.deadline.filter(|_| !run.is_stopped()) {
                 next = next.min(deadline.saturating_duration_since(now));
             }
+        }
+        if !lock(&self.resting).is_empty() {
+            next = next.min(REST);
         }
         next.max(Duration::from_millis(1))
     }
 
     fn keep_time(self: &Arc<Self>, decayed: &mut Instant) {
         let now = Instant::now();
+        self.end_rests();
+        self.executors.revive();
+        self.deliverers.revive();
         for run in self.runs() {
             run.check_deadline(now);
         }
-        self.end_rest(now);
+        self.admission.relieve();
         let (interval, timeout) = (self.config.heartbeat, self.config.peer_timeout);
         for peer in self.peers_sorted() {
             if !peer.check_life(interval, timeout) {

@@ -39,8 +39,8 @@ pub(crate) trait Block: Send + Sync {
     /// Bytes that may be touched from `address`.
     fn capacity(&self) -> usize;
     /// Cuts the block off from the peer: a private copy of the first `used` bytes takes the place of its
-    /// pages, at the same address, in one step; other threads never see anything in between. For a
-    /// window, returns a fresh mapping of the peer's memory for later fragments.
+    /// pages, at the same address, in one step; other threads never see anything in between. Returns a fresh
+    /// mapping of the pages that the peer still has: for later fragments, or for what it was filling in.
     fn detach(&self, used: usize) -> Result<Option<Arc<dyn Block>>>;
     /// Copies `len` bytes; ranges may overlap; both are checked.
     fn copy_from(&self, offset: usize, from: &dyn Block, from_offset: usize, len: usize) -> Result<()>;

@@ -1,6 +1,7 @@
 //! What nrdma means: buffers, their cache, peers, and jobs made of fragments. No unsafe code, no backend.
 #![forbid(unsafe_code)]
 pub(crate) mod account;
+pub(crate) mod admission;
 pub(crate) mod buffer;
 pub(crate) mod cache;
 pub(crate) mod class;

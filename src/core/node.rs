@@ -1,11 +1,12 @@
 //! A node: one process's membership. What it knows and what C asks of it; its joining and leaving of peers is
 //! in `membership`, its threads in `scheduler`.
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::admission::{Admission, aside};
 use super::config::Config;
 use super::error::{Error, Kind, Result};
 use super::home::{Home, Shared};
@@ -83,6 +84,7 @@ pub(crate) struct Node {
     pub(crate) progress: Arc<dyn Waiter>,
     pub(crate) executors: Pool<Work>,
     pub(crate) deliverers: Pool<Work>,
+    pub(crate) admission: Admission,
     pub(crate) tally: Tally,
     pub(super) peers: RwLock<HashMap<u64, Arc<Peer>>>,
     pub(super) joined: (Mutex<()>, Condvar),
@@ -91,15 +93,19 @@ pub(crate) struct Node {
     classes: RwLock<HashMap<Uuid, Arc<Registered>>>,
     /// Classes that were taken back while replicas of them lived.
     retired: Mutex<HashMap<Uuid, Arc<Registered>>>,
-    runs: RwLock<HashMap<u64, Arc<Run>>>,
+    runs: RwLock<BTreeMap<u64, Arc<Run>>>,
     ended: (Mutex<()>, Condvar),
-    pub(super) listeners: Mutex<HashMap<u64, Box<dyn Listener>>>,
+    pub(super) listeners: Mutex<HashMap<u64, Arc<dyn Listener>>>,
+    /// Listeners that are not looked at for a while.
+    pub(super) resting: Mutex<Vec<u64>>,
+    /// Listeners whose trouble was told.
+    pub(super) in_trouble: Mutex<Vec<u64>>,
+    /// Host ids and instances that are about to become peers.
+    pub(super) claims: Mutex<Vec<(u32, u64)>>,
     next: AtomicU64,
     pub(super) strangers: AtomicU32,
     /// When a connection that came to nothing was last logged, and how many were not.
     pub(super) complaints: Mutex<(Option<Instant>, u64)>,
-    /// Listeners that are not looked at until then.
-    pub(super) resting: Mutex<Vec<(u64, Instant)>>,
     pub(super) callback: RwLock<Option<PeerCallback>>,
     life: AtomicU32,
     pub(super) progress_ends: AtomicBool,
@@ -126,7 +132,7 @@ fn pool(
         let node = Weak::clone(&node);
         let run = move || {
             if let Some(node) = node.upgrade() {
-                body(&node);
+                while !scheduler::survive(name, || body(&node)) {}
             }
         };
         thread::Builder::new().name(name.into()).stack_size(STACK).spawn(run).map(drop)
@@ -148,6 +154,10 @@ impl Node {
         let leader = (backends.waiter)()?;
         let progress = (backends.waiter)()?;
         let deliverers = config.workers.clamp(1, 4);
+        let cpus = match config.workers {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
         let node = Arc::new_cyclic(|node: &Weak<Self>| Self {
             instance: a,
             host_id,
@@ -160,6 +170,7 @@ impl Node {
             progress,
             backends,
             config,
+            admission: Admission::new(cpus),
             tally: Tally::default(),
             peers: RwLock::default(),
             joined: Default::default(),
@@ -170,10 +181,12 @@ impl Node {
             runs: RwLock::default(),
             ended: Default::default(),
             listeners: Mutex::default(),
+            resting: Mutex::default(),
+            in_trouble: Mutex::default(),
+            claims: Mutex::default(),
             next: AtomicU64::new(1),
             strangers: AtomicU32::new(0),
             complaints: Mutex::default(),
-            resting: Mutex::default(),
             callback: RwLock::default(),
             life: AtomicU32::new(Life::Running as u32),
             progress_ends: AtomicBool::new(false),
@@ -335,7 +348,7 @@ impl Node {
         };
         self.tell_all(&Frame::ClassRemove { class: id });
         let timeout = timeout.unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
-        let left = registered.wait_unused(Instant::now() + timeout);
+        let left = registered.end(Instant::now() + timeout);
         if left == 0 {
             return Ok(());
         }
@@ -382,6 +395,7 @@ impl Node {
         count: u64,
         payload: Option<Span>,
         owner: Option<Arc<Sleeper>>,
+        started: impl FnOnce(u64),
     ) -> Result<Arc<Run>> {
         if count == 0 && spec.mode != Mode::OncePerHost {
             return Err(Error::invalid("a job of 0 fragments is only allowed in mode NRDMA_ONCE_PER_HOST"));
@@ -394,6 +408,8 @@ impl Node {
         self.check_depth()?;
         let count = if count == 0 { self.read_peers().len() as u64 } else { count };
         let id = self.next();
+        // Before the first fragment runs: the job may be over before this returns.
+        started(id);
         let run = Run::new(self, id, job, spec, count, payload, owner);
         self.runs.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&run));
         if let Err(error) = run.plan() {
@@ -415,7 +431,8 @@ impl Node {
         count: u64,
         payload: Option<Span>,
     ) -> Result<()> {
-        self.start(job, spec, count, payload, Some(Sleeper::current()))?.drive()
+        let run = self.start(job, spec, count, payload, Some(Sleeper::current()), |_| {})?;
+        aside(self, || run.drive())
     }
 
     /// Starts a job; its `finished` is called once, at its end. Its number.
@@ -430,8 +447,7 @@ impl Node {
         if count == 0 {
             return Err(Error::invalid("an asynchronous job of 0 fragments has nothing to do"));
         }
-        let run = self.start(job, spec, count, payload, None)?;
-        started(run.id);
+        let run = self.start(job, spec, count, payload, None, started)?;
         if run.deadline.is_some() {
             self.progress.wake();
         }
@@ -471,7 +487,8 @@ impl Node {
             self.life.store(Life::Stopped as u32, Ordering::Release);
             return Ok(());
         }
-        lock(&self.listeners).drain().for_each(|(_, listener)| self.progress.unwatch(listener.source()));
+        let listeners = std::mem::take(&mut *lock(&self.listeners));
+        listeners.into_values().for_each(|listener| self.progress.unwatch(listener.source()));
         for run in self.runs() {
             run.stop(shut_down());
         }
@@ -482,18 +499,23 @@ impl Node {
             self.leave(&peer);
         }
         self.local.close(shut_down());
-        self.progress_ends.store(true, Ordering::Release);
-        self.progress.wake();
         // Executors first: they push work for deliverers, which push none for executors any more.
         self.executors.stop();
         let executors = self.executors.join(deadline);
-        self.deliverers.stop();
-        let deliverers = self.deliverers.join(deadline);
-        if let Some(thread) = lock(&self.progress_thread).take() {
+        // Then the progress thread, whose last losses are work for deliverers too.
+        self.progress_ends.store(true, Ordering::Release);
+        self.progress.wake();
+        let progress = lock(&self.progress_thread).take();
+        if let Some(thread) = progress {
             // A panic there was caught and logged.
             let _ = thread.join();
         }
+        self.deliverers.stop();
+        let deliverers = self.deliverers.join(deadline);
         self.lead.clear();
+        if executors == 0 {
+            self.executors.clear();
+        }
         if jobs + executors + deliverers > 0 {
             return Err(self.stuck(jobs, executors, deliverers));
         }

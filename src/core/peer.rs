@@ -1,6 +1,6 @@
 //! Another node that this one is connected to.
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use super::memory::{Block, Span};
 use super::node::Node;
 use super::remote::{Opening, Order, Remote};
 use super::scheduler::{Work, is_progress};
+use super::sleeper::Sleeper;
 use super::stats::read;
 use super::transport::{Chunk, Incoming, Landing, Link, Place, RegionKey};
 use super::wire::frame::{Frame, Target, Uuid};
@@ -19,6 +20,10 @@ use super::wire::frame::{Frame, Target, Uuid};
 const COPY_AT_ONCE: usize = 64 << 10;
 /// Regions that a peer may have announced at a time.
 const MOST_WINDOWS: usize = 65_536;
+/// Jobs that a peer may have open here at a time.
+const MOST_JOBS: usize = 16_384;
+/// Classes that a peer may have.
+const MOST_CLASSES: usize = 65_536;
 
 /// What the hello said of the other node.
 #[derive(Debug, Clone)]
@@ -26,6 +31,7 @@ pub(crate) struct Identity {
     pub(crate) host_id: u32,
     pub(crate) name: String,
     pub(crate) address: String,
+    pub(crate) instance: u64,
     /// Fragments that it takes at a time; 0 = it runs nothing for others.
     pub(crate) credits: u32,
     pub(crate) classes: Vec<Uuid>,
@@ -37,6 +43,7 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) credits: u32,
+    pub(crate) instance: u64,
     pub(crate) token: u64,
     pub(crate) node: Arc<Node>,
     pub(crate) link: Arc<dyn Link>,
@@ -45,13 +52,24 @@ pub(crate) struct Peer {
     pub(crate) warmed: AtomicBool,
     /// It does.
     pub(crate) polled: AtomicBool,
+    /// It said more than that it lives, which it did so many times.
+    lively: AtomicBool,
+    chatter: AtomicUsize,
     alive: AtomicBool,
     leaving: AtomicBool,
-    classes: RwLock<HashSet<Uuid>>,
-    remotes: Mutex<HashMap<u64, Arc<Remote>>>,
+    /// Its loss was dealt with, and its last words were heard.
+    gone: AtomicBool,
+    classes: RwLock<BTreeSet<Uuid>>,
+    remotes: Mutex<BTreeMap<u64, Arc<Remote>>>,
+    /// Mapped, or why not.
     windows: Mutex<HashMap<RegionKey, Result<Arc<dyn Block>>>>,
     flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
+    /// Threads that wait for room on the link, and whether there are any.
+    waiting: Mutex<Vec<Arc<Sleeper>>>,
+    any_waiting: AtomicBool,
     pinged: Mutex<Option<Instant>>,
+    /// The thread that waits for the first answer.
+    greeted: Mutex<Option<Arc<Sleeper>>>,
     pub(crate) round_trip_ns: AtomicU64,
     pub(crate) bytes_sent: AtomicU64,
     pub(crate) bytes_received: AtomicU64,
@@ -77,19 +95,26 @@ impl Peer {
             name: identity.name,
             address: identity.address,
             credits: identity.credits,
+            instance: identity.instance,
             token,
             node: Arc::clone(node),
             link,
             home,
             warmed: AtomicBool::new(false),
             polled: AtomicBool::new(false),
+            lively: AtomicBool::new(true),
+            chatter: AtomicUsize::new(0),
             alive: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             classes: RwLock::new(identity.classes.into_iter().collect()),
-            remotes: Mutex::new(HashMap::new()),
+            remotes: Mutex::new(BTreeMap::new()),
             windows: Mutex::new(HashMap::new()),
             flushing: Mutex::new(HashMap::new()),
+            waiting: Mutex::default(),
+            any_waiting: AtomicBool::new(false),
             pinged: Mutex::new(None),
+            greeted: Mutex::new(None),
             round_trip_ns: AtomicU64::new(0),
             bytes_sent: AtomicU64::new(0),
             bytes_received: AtomicU64::new(0),
@@ -111,6 +136,11 @@ impl Peer {
     /// Marks it dead; false when it was already.
     pub(crate) fn die(&self) -> bool {
         self.alive.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether it has said more than that it lives since this was last asked.
+    pub(crate) fn take_lively(&self) -> bool {
+        self.lively.load(Ordering::Relaxed) && self.lively.swap(false, Ordering::Relaxed)
     }
 
     /// Why calls that need it fail from now on.
@@ -144,7 +174,7 @@ impl Peer {
     }
 
     /// Sends a span's bytes to a place, waiting for room as often as it takes. The span may then be reused.
-    pub(crate) fn put(&self, place: Place, span: &Span) -> Result<()> {
+    pub(crate) fn put(self: &Arc<Self>, place: Place, span: &Span) -> Result<()> {
         let mut sent = 0;
         while sent < span.len {
             if !self.is_alive() {
@@ -153,10 +183,31 @@ impl Peer {
             let n = self.link.put(place, sent as u64, span, sent)?;
             sent += n;
             if n == 0 {
-                self.node.wait_for_room(&mut || !self.is_alive() || self.link.room());
+                self.wait_for_room();
             }
         }
         Ok(())
+    }
+
+    fn wait_for_room(self: &Arc<Self>) {
+        let me = Sleeper::current();
+        lock(&self.waiting).push(Arc::clone(&me));
+        self.any_waiting.store(true, Ordering::SeqCst);
+        self.node.wait_for_room(&mut || !self.is_alive() || self.link.room());
+        let mut waiting = lock(&self.waiting);
+        waiting.retain(|other| !Arc::ptr_eq(other, &me));
+        self.any_waiting.store(!waiting.is_empty(), Ordering::SeqCst);
+    }
+
+    /// After something was taken from the link: it may have been word of room.
+    fn wake_waiting(&self) {
+        if self.any_waiting.load(Ordering::SeqCst) && self.link.room() {
+            for sleeper in lock(&self.waiting).iter() {
+                if !Arc::ptr_eq(sleeper, &Sleeper::current()) {
+                    sleeper.wake(self.node.lead.waiter());
+                }
+            }
+        }
     }
 
     // ---- in
@@ -165,7 +216,15 @@ impl Peer {
     /// of the peer.
     pub(crate) fn poll(self: &Arc<Self>, limit: usize) -> usize {
         match self.link.poll(limit, &mut |incoming| self.incoming(incoming, false)) {
-            Ok(n) => n,
+            Ok(n) => {
+                if n > 0 {
+                    self.wake_waiting();
+                }
+                if n > 0 && n > self.chatter.swap(0, Ordering::Relaxed) {
+                    self.lively.store(true, Ordering::Relaxed);
+                }
+                n
+            }
             Err(error) => {
                 self.node.lose_later(self, error);
                 0
@@ -281,6 +340,9 @@ impl Peer {
     }
 
     fn frame(self: &Arc<Self>, frame: Frame) -> Result<()> {
+        if matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }) {
+            self.chatter.fetch_add(1, Ordering::Relaxed);
+        }
         match frame {
             Frame::Fragment { place, target } => self.on_fragment(place, target),
             Frame::Result { place, sequence, part, path, size } => {
@@ -296,15 +358,12 @@ impl Peer {
             }
             Frame::Failed { place, kind, text } => {
                 if let Some(run) = self.node.run(place.job) {
-                    run.on_failed(self, place, Error::new(kind, text));
+                    run.on_failed(self, place, Error::new(kind, text))?;
                 }
             }
-            Frame::JobOpen { job, class, count, payload, thread_limit, priority, depth } => {
-                let opening = Opening { class, count, payload, thread_limit, priority, depth };
-                let remote = Remote::open(self, &opening)?;
-                if lock(&self.remotes).insert(job, remote).is_some() {
-                    return Err(Error::protocol(format!("host {} opened job {job} twice", self.host_id)));
-                }
+            Frame::JobOpen { job, class, count, payload, thread_limit, priority, depth, load } => {
+                let opening = Opening { class, count, payload, thread_limit, priority, depth, load };
+                self.open_job(job, &opening)?;
             }
             Frame::JobClose { job } => {
                 let remote = lock(&self.remotes).remove(&job);
@@ -319,7 +378,13 @@ impl Peer {
                 }
             }
             Frame::ClassAdd { class } => {
-                self.classes.write().unwrap_or_else(PoisonError::into_inner).insert(class);
+                let mut classes = self.classes.write().unwrap_or_else(PoisonError::into_inner);
+                if classes.len() >= MOST_CLASSES {
+                    let text = format!("host {} has more than {MOST_CLASSES} classes", self.host_id);
+                    return Err(Error::protocol(text));
+                }
+                classes.insert(class);
+                drop(classes);
                 self.node.hosts_changed();
             }
             Frame::ClassRemove { class } => {
@@ -330,6 +395,23 @@ impl Peer {
             Frame::Ping { stamp } => self.send(&Frame::Pong { stamp }),
             Frame::Pong { .. } => self.on_pong(),
         }
+        Ok(())
+    }
+
+    fn open_job(self: &Arc<Self>, job: u64, opening: &Opening) -> Result<()> {
+        let mut remotes = lock(&self.remotes);
+        if remotes.contains_key(&job) {
+            return Err(Error::protocol(format!("host {} opened job {job} twice", self.host_id)));
+        }
+        if remotes.len() >= MOST_JOBS {
+            let text = format!("host {} opened more than {MOST_JOBS} jobs at a time", self.host_id);
+            return Err(Error::protocol(text));
+        }
+        // Looked at with the lock held: what a lost peer had open has been given up, and nobody would end this.
+        if !self.is_alive() {
+            return Err(self.lost_error());
+        }
+        remotes.insert(job, Remote::open(self, opening)?);
         Ok(())
     }
 
@@ -352,8 +434,8 @@ impl Peer {
     /// The mapping of a region that a fragment names.
     pub(crate) fn window(self: &Arc<Self>, key: RegionKey) -> Result<Arc<dyn Block>> {
         let known = lock(&self.windows).get(&key).cloned();
-        if let Some(block) = known {
-            return block;
+        if let Some(window) = known {
+            return window;
         }
         // The announcement came before the fragment, but on the slow side.
         self.service();
@@ -409,24 +491,55 @@ impl Peer {
         true
     }
 
+    /// Waits until the other end has taken this one in too: it answers frames only then.
+    pub(crate) fn wait_answer(self: &Arc<Self>, deadline: Instant) -> Result<()> {
+        *lock(&self.greeted) = Some(Sleeper::current());
+        *lock(&self.pinged) = Some(Instant::now());
+        self.send(&Frame::Ping { stamp: self.token });
+        let answered = || read(&self.round_trip_ns) > 0;
+        let done = self.node.wait(Some(deadline), &mut || answered() || self.gone.load(Ordering::Acquire));
+        *lock(&self.greeted) = None;
+        // One that left in good order had taken us in before.
+        if answered() || self.is_leaving() {
+            return Ok(());
+        }
+        if done {
+            let text = format!("{}: the peer hung up before it had taken us in", self.address);
+            return Err(Error::new(Kind::Refused, text));
+        }
+        Err(Error::new(Kind::TimedOut, format!("{}: the peer did not take us in in time", self.address)))
+    }
+
+    /// Wakes who waits in [`Peer::wait_answer`].
+    fn wake_greeted(&self) {
+        let greeted = lock(&self.greeted).clone();
+        if let Some(sleeper) = greeted {
+            sleeper.wake(self.node.lead.waiter());
+        }
+    }
+
     fn on_pong(&self) {
-        if let Some(at) = lock(&self.pinged).take() {
-            let ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let pinged = lock(&self.pinged).take();
+        if let Some(at) = pinged {
+            let ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
             let best = read(&self.round_trip_ns);
             if best == 0 || ns < best {
                 self.round_trip_ns.store(ns, Ordering::Relaxed);
             }
+            self.wake_greeted();
         }
     }
 
     /// After its loss: what it asked for is given up.
     pub(crate) fn abandon_jobs(&self) {
-        let remotes: Vec<Arc<Remote>> = lock(&self.remotes).drain().map(|(_, remote)| remote).collect();
+        let remotes: Vec<Arc<Remote>> = std::mem::take(&mut *lock(&self.remotes)).into_values().collect();
         for remote in remotes {
             remote.cancel();
             remote.close();
         }
         self.nudge_flushing();
+        self.gone.store(true, Ordering::Release);
+        self.wake_greeted();
     }
 
     /// After its loss: its memory is unmapped as soon as no fragment uses it.

@@ -48,6 +48,11 @@ struct State<W> {
     working: usize,
     blocked: usize,
     total: usize,
+    /// Blocked threads that wait for a place: they come before what is queued.
+    returning: usize,
+    /// Threads that wait for `changed` because of the two above.
+    watching: usize,
+    popped: u64,
 }
 
 /// What a thread of the pool does next.
@@ -90,6 +95,9 @@ impl<W> Pool<W> {
                 working: 0,
                 blocked: 0,
                 total: 0,
+                returning: 0,
+                watching: 0,
+                popped: 0,
             }),
             changed: Condvar::new(),
             open: AtomicUsize::new(0),
@@ -123,9 +131,14 @@ impl<W> Pool<W> {
         self.open.load(Memory::SeqCst) > 0
     }
 
+    /// Places for work from the queue.
+    fn free(&self, state: &State<W>) -> usize {
+        self.strength.saturating_sub(state.working + state.returning)
+    }
+
     /// What an idle thread could start now.
     fn note_open(&self, state: &State<W>) -> usize {
-        let open = state.queue.len().min(self.strength.saturating_sub(state.working));
+        let open = state.queue.len().min(self.free(state));
         self.open.store(open, Memory::SeqCst);
         open
     }
@@ -145,6 +158,13 @@ impl<W> Pool<W> {
         }
     }
 
+    /// Tries again to have enough threads, should the system have refused one.
+    pub(crate) fn revive(&self) {
+        if self.has_work() {
+            self.fill(&mut self.lock());
+        }
+    }
+
     /// Makes one thread even though there is no work, so that somebody can lead.
     pub(crate) fn warm_up(&self) {
         let mut state = self.lock();
@@ -160,12 +180,15 @@ impl<W> Pool<W> {
         if finished {
             state.working -= 1;
             state.looking += 1;
+            self.tell_watchers(&state);
         }
-        if state.working < self.strength
+        if self.free(&state) > 0
             && let Some(queued) = state.queue.pop()
         {
             state.looking -= 1;
             state.working += 1;
+            state.popped += 1;
+            self.tell_watchers(&state);
             self.note_open(&state);
             return Turn::Work(queued.work);
         }
@@ -186,7 +209,7 @@ impl<W> Pool<W> {
     /// Before an idle thread sleeps. False: do not sleep, there is something to do.
     pub(crate) fn fall_asleep(&self, me: &Arc<Sleeper>) -> bool {
         let mut state = self.lock();
-        if self.is_stopping() || (!state.queue.is_empty() && state.working < self.strength) {
+        if self.is_stopping() || (!state.queue.is_empty() && self.free(&state) > 0) {
             return false;
         }
         state.looking -= 1;
@@ -230,7 +253,59 @@ impl<W> Pool<W> {
         let mut state = self.lock();
         state.blocked += 1;
         state.working -= 1;
+        self.tell_watchers(&state);
         self.fill(&mut state);
+    }
+
+    fn tell_watchers(&self, state: &State<W>) {
+        if state.watching > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn watch<'a>(&'a self, mut state: MutexGuard<'a, State<W>>, limit: Duration) -> MutexGuard<'a, State<W>> {
+        state.watching += 1;
+        let mut state = match self.changed.wait_timeout(state, limit) {
+            Ok((state, _)) => state,
+            Err(poisoned) => poisoned.into_inner().0,
+        };
+        state.watching -= 1;
+        state
+    }
+
+    /// As [`Pool::unblock`], but waits until fewer threads work than the pool is strong.
+    pub(crate) fn unblock_in_turn(&self) {
+        let mut state = self.lock();
+        state.returning += 1;
+        while state.working >= self.strength && !self.is_stopping() {
+            state = self.watch(state, Duration::from_secs(1));
+        }
+        state.returning -= 1;
+        state.blocked -= 1;
+        state.working += 1;
+        self.note_open(&state);
+    }
+
+    /// The calling thread, which works, lets one piece of queued work begin before it goes on.
+    pub(crate) fn give_way(&self) {
+        let mut state = self.lock();
+        if state.queue.is_empty() {
+            return;
+        }
+        let before = state.popped;
+        state.blocked += 1;
+        state.working -= 1;
+        self.fill(&mut state);
+        let limit = Instant::now() + STEP;
+        while state.popped == before && !state.queue.is_empty() {
+            let left = limit.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.watch(state, left);
+        }
+        drop(state);
+        self.unblock_in_turn();
     }
 
     /// It goes on.
@@ -273,6 +348,12 @@ impl<W> Pool<W> {
             };
         }
         state.total
+    }
+
+    /// Forgets work that nobody is left to run.
+    pub(crate) fn clear(&self) {
+        let queue = std::mem::take(&mut self.lock().queue);
+        drop(queue);
     }
 
     /// Threads that exist.

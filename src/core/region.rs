@@ -1,6 +1,6 @@
 //! A region: memory with what peers know about it, living as long as the memory.
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::error::Result;
 use super::memory::{Block, Kind};
@@ -16,6 +16,8 @@ pub(crate) struct Region {
     exposed: Option<Weak<dyn Link>>,
     retired: AtomicBool,
     detaching: Mutex<()>,
+    /// The pages that the peer still writes to, after the region was cut off.
+    old: OnceLock<Arc<dyn Block>>,
 }
 
 impl Region {
@@ -27,7 +29,16 @@ impl Region {
         whole: bool,
         exposed: Option<Weak<dyn Link>>,
     ) -> Self {
-        Self { key, block, kind, whole, exposed, retired: AtomicBool::new(false), detaching: Mutex::new(()) }
+        Self {
+            key,
+            block,
+            kind,
+            whole,
+            exposed,
+            retired: AtomicBool::new(false),
+            detaching: Mutex::new(()),
+            old: OnceLock::new(),
+        }
     }
 
     /// Its name on the wire, when the peer knows it and may use it.
@@ -56,16 +67,29 @@ impl Region {
     }
 
     /// Cuts the region off from its peer, at the same address; the first `used` bytes are kept (all of a
-    /// slab, whose other chunks are in use too). It never returns to the cache.
-    pub(crate) fn detach(&self, used: usize) -> Result<()> {
+    /// slab, whose other chunks are in use too). It never returns to the cache. `divided`: other buffers may
+    /// have their bytes in it, and the peer may be filling them.
+    pub(crate) fn detach(&self, used: usize, divided: bool) -> Result<()> {
         let _one = lock(&self.detaching);
         if self.exposed.is_none() || self.is_retired() {
             return Ok(());
         }
         let used = if self.whole { used } else { self.block.capacity() };
-        self.block.detach(used)?;
+        let old = self.block.detach(used)?;
+        if let Some(old) = old.filter(|_| divided || !self.whole) {
+            let _ = self.old.set(old);
+        }
         self.retired.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Brings bytes over that the peer was still filling in when the region was cut off because of another
+    /// buffer in it.
+    pub(crate) fn bring_over(&self, offset: usize, len: usize) -> Result<()> {
+        match self.old.get().filter(|_| self.is_retired()) {
+            Some(old) => self.block.copy_from(offset, old.as_ref(), offset, len),
+            None => Ok(()),
+        }
     }
 }
 

@@ -2,15 +2,21 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::error::Result;
+use super::error::{Error, Kind, Result};
 use super::job::{Class, FragmentInfo, Replica};
 use super::{buffer::Lease, fragment::Fragment};
 
 /// A registered class.
 pub(crate) struct Registered {
     class: Box<dyn Class>,
-    live: Mutex<u64>,
+    live: Mutex<Live>,
     changed: Condvar,
+}
+
+struct Live {
+    replicas: u64,
+    /// It was taken back: no more are made.
+    closed: bool,
 }
 
 /// A replica that is counted while it lives.
@@ -22,21 +28,35 @@ struct Counted {
 
 impl Registered {
     pub(crate) fn new(class: Box<dyn Class>) -> Arc<Self> {
-        Arc::new(Self { class, live: Mutex::new(0), changed: Condvar::new() })
+        let live = Mutex::new(Live { replicas: 0, closed: false });
+        Arc::new(Self { class, live, changed: Condvar::new() })
+    }
+
+    /// What was registered.
+    pub(crate) fn class(&self) -> &dyn Class {
+        self.class.as_ref()
     }
 
     /// Makes a replica.
     pub(crate) fn create(self: &Arc<Self>, payload: &[u8]) -> Result<Box<dyn Replica>> {
-        *self.live.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        {
+            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            if live.closed {
+                let text = "the class was unregistered before a replica was made";
+                return Err(Error::new(Kind::NotRegistered, text));
+            }
+            live.replicas += 1;
+        }
         let mut counted = Counted { replica: None, registered: Arc::clone(self) };
         counted.replica = Some(self.class.create(payload)?);
         Ok(Box::new(counted))
     }
 
-    /// Waits until no replica lives; the number that still do at `deadline`.
-    pub(crate) fn wait_unused(&self, deadline: Instant) -> u64 {
+    /// Makes no more replicas and waits until none lives; the number that still do at `deadline`.
+    pub(crate) fn end(&self, deadline: Instant) -> u64 {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        while *live > 0 {
+        live.closed = true;
+        while live.replicas > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -46,14 +66,14 @@ impl Registered {
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
-        *live
+        live.replicas
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         self.replica = None;
-        *self.registered.live.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.registered.live.lock().unwrap_or_else(PoisonError::into_inner).replicas -= 1;
         self.registered.changed.notify_all();
     }
 }

@@ -3,6 +3,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::admission::{Caller, Load, carry};
 use super::error::{Error, Kind, Result};
 use super::fragment::Fragment;
 use super::job::{FragmentInfo, Replica, class_text, thread_id};
@@ -57,6 +58,7 @@ pub(crate) struct Remote {
     limit: u64,
     priority: i32,
     depth: u32,
+    load: Load,
     size: u64,
     cancelled: Arc<AtomicBool>,
     state: Mutex<State>,
@@ -70,6 +72,7 @@ pub(crate) struct Opening {
     pub(crate) thread_limit: u64,
     pub(crate) priority: i32,
     pub(crate) depth: u32,
+    pub(crate) load: Load,
 }
 
 impl Remote {
@@ -87,8 +90,9 @@ impl Remote {
             registered: peer.node.class(&opening.class),
             count: opening.count,
             limit: opening.thread_limit,
-            priority: opening.priority,
+            priority: opening.priority.max(0),
             depth: opening.depth,
+            load: opening.load,
             size: opening.payload,
             cancelled: Arc::new(AtomicBool::new(false)),
             state: Mutex::new(State {
@@ -100,6 +104,10 @@ impl Remote {
                 closing: false,
             }),
         });
+        if peer.node.executors.strength() == 0 {
+            let text = format!("host {} runs nothing for others", peer.node.host_id());
+            remote.lock().phase = Phase::Failed(Error::new(Kind::NotRegistered, text));
+        }
         remote.create_if_complete(&mut remote.lock());
         Ok(remote)
     }
@@ -126,6 +134,10 @@ impl Remote {
             )));
         };
         if state.payload.len() < end {
+            let more = end - state.payload.len();
+            state.payload.try_reserve(more).map_err(|_| {
+                Error::new(Kind::OutOfMemory, format!("no memory for a payload of {} bytes", self.size))
+            })?;
             state.payload.resize(end, 0);
         }
         if let Some(room) = state.payload.get_mut(at..end) {
@@ -154,7 +166,12 @@ impl Remote {
         self.schedule(&mut state);
     }
 
-    /// Hands waiting fragments to executors, as many as the job's limit allows.
+    /// There may be room for more fragments.
+    pub(crate) fn proceed(self: &Arc<Self>) {
+        self.schedule(&mut self.lock());
+    }
+
+    /// Hands waiting fragments to executors, as many as the job's limit and the host's load allow.
     fn schedule(self: &Arc<Self>, state: &mut State) {
         if let Phase::Failed(error) = &state.phase {
             for order in state.waiting.drain(..) {
@@ -164,13 +181,21 @@ impl Remote {
         if !matches!(state.phase, Phase::Live(_)) {
             return;
         }
-        while self.limit == 0 || state.running < self.limit {
+        let limit = if self.limit == 0 { MOST_WAITING as u64 } else { self.limit.min(MOST_WAITING as u64) };
+        while state.running < limit {
+            if state.waiting.is_empty() || !self.peer.node.admission.admit(self.load, || self.caller()) {
+                break;
+            }
             let Some(order) = state.waiting.pop_front() else {
                 break;
             };
             state.running += 1;
             self.peer.node.executors.push(Work::Run(Arc::clone(self), order), self.priority);
         }
+    }
+
+    fn caller(self: &Arc<Self>) -> Caller {
+        Caller::Remote(Arc::downgrade(self))
     }
 
     fn refuse(&self, order: &Order, error: &Error) {
@@ -208,14 +233,17 @@ impl Remote {
             Phase::Live(replica) => Some(Arc::clone(replica)),
             _ => None,
         };
-        if let Some(replica) = replica
-            && !self.is_cancelled()
-        {
-            match Fragment::new(self, order.place, order.target) {
-                Ok(fragment) => self.run_fragment(replica.as_ref(), &fragment, order),
-                Err(error) => self.refuse(&order, &error),
+        // Dropped before `running` goes down, so that the last one is always dropped as host code.
+        carry(&self.peer.node, self.load, || {
+            if let Some(replica) = replica
+                && !self.is_cancelled()
+            {
+                match Fragment::new(self, order.place, order.target) {
+                    Ok(fragment) => self.run_fragment(replica.as_ref(), &fragment, order),
+                    Err(error) => self.refuse(&order, &error),
+                }
             }
-        }
+        });
         let mut state = self.lock();
         state.running -= 1;
         self.schedule(&mut state);
@@ -249,7 +277,13 @@ impl Remote {
         state.waiting.clear();
         if let Phase::Live(replica) = &state.phase {
             let (node, replica, depth) = (Arc::clone(&self.peer.node), Arc::clone(replica), self.depth);
-            let tell = move || callback(&node, depth, || replica.cancel());
+            // Should this be the last reference, then its end is host code too.
+            let tell = move || {
+                callback(&node, depth, || {
+                    replica.cancel();
+                    drop(replica);
+                });
+            };
             self.peer.node.executors.push(Work::Call(Box::new(tell)), 0);
         }
     }

@@ -2,11 +2,12 @@
 //!
 //! Every step is taken by whoever is at hand: the thread inside execute, a deliverer, an executor. The state
 //! says what is left; host code runs with no lock held. What concerns fragments on other hosts is in `flight`.
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::admission::{Caller, carry};
 use super::buffer::Path;
 use super::error::{Error, Kind, Result};
 use super::flight::{Flight, Opened, Share};
@@ -19,6 +20,10 @@ use super::sleeper::Sleeper;
 use super::stats::add;
 use super::wire::frame::{Frame, Part};
 
+/// Fragments that a job in mode USER_DEFINED may have: their hosts are kept in memory.
+const MOST_ASSIGNED: u64 = 1 << 28;
+/// Fragments that are given up at a time.
+const GIVEN_UP: usize = 64;
 /// Result memory that may be outstanding at one host, unless a single fragment needs more.
 const BYTES_IN_FLIGHT: u64 = 256 << 20;
 
@@ -41,10 +46,12 @@ pub(super) struct State {
     next: u64,
     pub(super) retry: VecDeque<u64>,
     pub(super) tries: HashMap<u64, Tries>,
+    /// In mode CLUSTER those that are able come first.
     pub(super) shares: Vec<Share>,
     /// Fragments meant for this host alone.
     pub(super) assigned: VecDeque<u64>,
-    pub(super) flights: HashMap<u64, Flight>,
+    /// Few at a time: as many as the hosts have credits.
+    pub(super) flights: BTreeMap<u64, Flight>,
     pub(super) ready: VecDeque<Arrival>,
     /// Fragments that run here.
     running: u64,
@@ -56,6 +63,15 @@ pub(super) struct State {
     pub(super) stop: Option<Error>,
     hosts_seen: u64,
     over: bool,
+}
+
+impl State {
+    /// The next fragment of `count` that nobody has had yet.
+    fn fresh(&mut self, count: u64) -> Option<u64> {
+        let index = self.next;
+        self.next += u64::from(index < count);
+        (index < count).then_some(index)
+    }
 }
 
 enum Action {
@@ -106,7 +122,7 @@ impl Run {
             tries: HashMap::new(),
             shares: Vec::new(),
             assigned: VecDeque::new(),
-            flights: HashMap::new(),
+            flights: BTreeMap::new(),
             ready: VecDeque::new(),
             running: 0,
             calling: 0,
@@ -169,6 +185,10 @@ impl Run {
     }
 
     fn plan_assigned(&self, peers: Vec<Arc<Peer>>) -> Result<()> {
+        if self.count > MOST_ASSIGNED {
+            let text = format!("{} fragments; NRDMA_USER_DEFINED has at most {MOST_ASSIGNED}", self.count);
+            return Err(Error::new(Kind::OutOfMemory, text));
+        }
         let mut slots = Vec::new();
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         slots.try_reserve_exact(count).map_err(|_| {
@@ -314,13 +334,14 @@ impl Run {
         self.see_hosts(state);
         let State { next, retry, tries, shares, calling, .. } = state;
         let alone = !self.job.runs_here() && shares.iter().filter(|share| self.is_able(share)).count() < 2;
-        for share in shares.iter_mut() {
+        let all = self.spec.mode != Mode::Cluster;
+        for share in shares.iter_mut().take_while(|share| all || share.able) {
             let full = share.in_flight >= self.credits(&share.peer) || share.bytes >= BYTES_IN_FLIGHT;
             if full || share.dead || share.opened == Opened::Now {
                 continue;
             }
             let index = match self.spec.mode {
-                Mode::Cluster if share.lacks || !share.peer.has_class(&self.spec.class) => continue,
+                Mode::Cluster if share.lacks => continue,
                 Mode::Cluster => {
                     let host = share.peer.host_id;
                     let other = |index: &u64| {
@@ -359,15 +380,16 @@ impl Run {
     }
 
     /// A fragment to run here.
-    fn next_here(&self, state: &mut State) -> Option<Action> {
+    fn next_here(self: &Arc<Self>, state: &mut State) -> Option<Action> {
         if !self.job.runs_here() || self.open_here(state) == 0 {
             return None;
         }
+        let caller = || Caller::Run(Arc::downgrade(self));
+        if !self.node.admission.admit(self.spec.load, caller) {
+            return None;
+        }
         let index = match self.spec.mode {
-            Mode::Local | Mode::Cluster => state.retry.pop_front().unwrap_or_else(|| {
-                state.next += 1;
-                state.next - 1
-            }),
+            Mode::Local | Mode::Cluster => state.retry.pop_front().or_else(|| state.fresh(self.count))?,
             Mode::OncePerHost | Mode::UserDefined => state.assigned.pop_front()?,
         };
         state.running += 1;
@@ -375,7 +397,7 @@ impl Run {
         Some(Action::Here { index, attempt })
     }
 
-    /// Takes notice of hosts that joined.
+    /// Takes notice of hosts that joined and of classes that came and went.
     fn see_hosts(&self, state: &mut State) {
         let epoch = self.node.hosts_epoch();
         if self.spec.mode != Mode::Cluster || state.hosts_seen == epoch {
@@ -387,6 +409,11 @@ impl Run {
                 state.shares.push(Share::new(peer));
             }
         }
+        for share in &mut state.shares {
+            share.able = share.peer.credits > 0 && share.peer.has_class(&self.spec.class);
+        }
+        // So that a fragment costs the same however many others are connected.
+        state.shares.sort_by_key(|share| !share.able);
     }
 
     /// Whether a host can run fragments of a CLUSTER job.
@@ -410,10 +437,13 @@ impl Run {
                 class_text(&self.spec.class)
             ),
         );
-        let mut rest: Vec<u64> = state.retry.drain(..).collect();
-        rest.extend(state.next..self.count);
-        state.next = self.count;
-        state.ready.extend(rest.into_iter().map(|index| Arrival::Failed { index, why: why.clone() }));
+        // A few at a time: there may be more than memory could list.
+        for _ in 0..GIVEN_UP {
+            let Some(index) = state.retry.pop_front().or_else(|| state.fresh(self.count)) else {
+                break;
+            };
+            state.ready.push_back(Arrival::Failed { index, why: why.clone() });
+        }
     }
 
     fn perform(self: &Arc<Self>, action: Action) {
@@ -430,9 +460,15 @@ impl Run {
     }
 
     fn tell_failure(&self, index: u64, why: Error) {
-        callback(&self.node, self.depth, || self.job.failed(index, &why));
+        let forgiven =
+            self.spec.loss_is_done && self.spec.mode != Mode::Cluster && why.kind == Kind::PeerLost;
+        if !forgiven {
+            callback(&self.node, self.depth, || self.job.failed(index, &why));
+        }
         let mut state = self.lock();
-        state.error.get_or_insert(why);
+        if !forgiven {
+            state.error.get_or_insert(why);
+        }
         state.left = state.left.saturating_sub(1);
         state.calling -= 1;
     }
@@ -446,7 +482,8 @@ impl Run {
             thread_id: thread_id(),
             cancelled: Arc::clone(&self.cancelled),
         };
-        let result = callback(&self.node, self.depth, || self.job.execute(&info));
+        let execute = || callback(&self.node, self.depth, || self.job.execute(&info));
+        let result = carry(&self.node, self.spec.load, execute);
         add(&self.node.tally.fragments_local, 1);
         let failed = {
             let mut state = self.lock();
@@ -519,6 +556,11 @@ impl Run {
             Kind::TimedOut,
             format!("the job was not done after {} ms: {left} fragments were left", limit.as_millis()),
         ));
+    }
+
+    /// Whether it was abandoned.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Stops the job if its time is over.

@@ -1,8 +1,10 @@
 //! The node's threads: what each does, and how any thread waits inside nrdma.
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::admission::{Load, aside, step_in, step_out};
 use super::error::{Error, Kind, Result};
 use super::lead::Rest;
 use super::node::Node;
@@ -40,6 +42,24 @@ impl Work {
             Self::Call(call) => call(),
         }
     }
+
+    /// A panic, which would be a bug of ours, ends this piece of work and not the thread: the node goes on.
+    fn perform_guarded(self) {
+        survive("a worker thread", || self.perform());
+    }
+}
+
+/// Runs `body`; a panic is logged and goes no further. False: there was one.
+pub(crate) fn survive(whose: &str, body: impl FnOnce()) -> bool {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(body)) else {
+        return true;
+    };
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+    super::log::error!("a bug in nrdma: {whose} panicked: {text}; please report it");
+    // Dropping what somebody else threw could throw again.
+    std::mem::forget(payload);
+    false
 }
 
 /// Which pool the calling thread belongs to.
@@ -56,6 +76,18 @@ thread_local! {
     static ROLE: Cell<(Role, u64)> = const { Cell::new((Role::Foreign, 0)) };
     /// The callbacks that the calling thread is inside: each one's node, and how deep its job is nested.
     static CALLBACKS: RefCell<Vec<(u64, u32)>> = const { RefCell::new(Vec::new()) };
+    /// What the innermost callback gave up by suspending itself.
+    static SUSPENDED: Cell<Option<Suspended>> = const { Cell::new(None) };
+    /// The thread has no place in its pool: a callback that it is inside of is suspended.
+    static AWAY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What a suspended callback takes back when it goes on.
+#[derive(Clone, Copy)]
+struct Suspended {
+    load: Load,
+    /// It gave up the thread's place in its pool.
+    place: bool,
 }
 
 /// The calling thread is the progress thread of a node.
@@ -73,15 +105,18 @@ const DEEPEST_JOB: u32 = 256;
 
 /// Runs host code for a job at `depth`, remembering that this thread is inside a callback of `node`.
 pub(crate) fn callback<R>(node: &Arc<Node>, depth: u32, body: impl FnOnce() -> R) -> R {
-    struct Leave;
-    impl Drop for Leave {
+    struct Leave<'a>(&'a Node, Option<Suspended>);
+    impl Drop for Leave<'_> {
         fn drop(&mut self) {
+            // Host code that suspended itself may return without having resumed.
+            self.0.resume_callback();
+            let _ = SUSPENDED.try_with(|suspended| suspended.set(self.1));
             let _ = CALLBACKS.try_with(|inside| inside.borrow_mut().pop());
         }
     }
     let instance = node.instance();
     let _ = CALLBACKS.try_with(|inside| inside.borrow_mut().push((instance, depth)));
-    let _leave = Leave;
+    let _leave = Leave(node, SUSPENDED.try_with(Cell::take).ok().flatten());
     body()
 }
 
@@ -106,7 +141,7 @@ pub(crate) fn execute(node: &Arc<Node>) {
     loop {
         match pool.turn(finished) {
             Turn::Work(work) => {
-                work.perform();
+                work.perform_guarded();
                 finished = true;
                 continue;
             }
@@ -136,7 +171,7 @@ pub(crate) fn deliver(node: &Arc<Node>) {
     loop {
         match pool.turn(finished) {
             Turn::Work(work) => {
-                work.perform();
+                work.perform_guarded();
                 finished = true;
                 continue;
             }
@@ -187,10 +222,60 @@ impl Rest for Blocked<'_> {
 
 impl Node {
     fn own_pool(&self) -> Option<&Pool<Work>> {
+        if AWAY.try_with(Cell::get).unwrap_or(true) {
+            return None;
+        }
         match ROLE.try_with(Cell::get).unwrap_or((Role::Foreign, 0)) {
             (Role::Executor, instance) if instance == self.instance() => Some(&self.executors),
             (Role::Deliverer, instance) if instance == self.instance() => Some(&self.deliverers),
             _ => None,
+        }
+    }
+
+    /// The calling thread's callback is about to wait for something that nrdma does not see: its place is free
+    /// for others until [`Node::resume_callback`], at the latest until it returns.
+    pub(crate) fn suspend_callback(&self) {
+        if !self.is_innermost() || SUSPENDED.get().is_some() {
+            return;
+        }
+        let pool = self.own_pool();
+        SUSPENDED.set(Some(Suspended { load: step_out(self), place: pool.is_some() }));
+        if let Some(pool) = pool {
+            AWAY.set(true);
+            pool.block();
+            // Jobs ask for as many threads as the pool is strong, and ours no longer counts.
+            self.runs().iter().for_each(Run::spread);
+        }
+    }
+
+    /// A suspended callback goes on, as soon as there is a place for it.
+    pub(crate) fn resume_callback(&self) {
+        if !self.is_innermost() {
+            return;
+        }
+        let Some(Suspended { load, place }) = SUSPENDED.try_with(Cell::take).ok().flatten() else {
+            return;
+        };
+        if place {
+            AWAY.set(false);
+            if let Some(pool) = self.own_pool() {
+                pool.unblock_in_turn();
+            }
+        }
+        step_in(self, load);
+    }
+
+    /// Whether the calling thread's innermost callback is one of this node.
+    fn is_innermost(&self) -> bool {
+        let last = CALLBACKS.try_with(|inside| inside.borrow().last().map(|(instance, _)| *instance));
+        last.ok().flatten() == Some(self.instance())
+    }
+
+    /// Lets other work have the calling callback's place for a turn.
+    pub(crate) fn yield_callback(&self) {
+        match self.own_pool().filter(|_| self.is_innermost()) {
+            Some(pool) => aside(self, || pool.give_way()),
+            None => std::thread::yield_now(),
         }
     }
 

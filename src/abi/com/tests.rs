@@ -25,6 +25,7 @@ static RESTING: Mutex<Vec<Arc<Object<Probe>>>> = Mutex::new(Vec::new());
 impl Class for Probe {
     type Interface = probe_interface;
     type Vtbl = Vtbl;
+    type Line = ();
     const NAME: &'static str = "probe";
     const IIDS: &'static [nrdma_uuid] = &[nrdma_uuid::new(1, 2, 3, 4), nrdma_uuid::new(5, 6, 7, 8)];
     fn table() -> &'static Table<Vtbl> {

@@ -1,4 +1,5 @@
 //! Control frames: what two nodes say to each other about jobs and fragments.
+use crate::core::admission::Load;
 use crate::core::buffer::Path;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::transport::{MAX_FRAME, Place, RegionKey};
@@ -32,7 +33,16 @@ pub(crate) enum Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// A job of which fragments will follow.
-    JobOpen { job: u64, class: Uuid, count: u64, payload: u64, thread_limit: u64, priority: i32, depth: u32 },
+    JobOpen {
+        job: u64,
+        class: Uuid,
+        count: u64,
+        payload: u64,
+        thread_limit: u64,
+        priority: i32,
+        depth: u32,
+        load: Load,
+    },
     /// No more fragments of the job will come: destroy the replica.
     JobClose { job: u64 },
     /// The job is abandoned: tell the replica.
@@ -180,9 +190,9 @@ impl Frame {
     pub(crate) fn encode(&self) -> Encoded {
         let mut out = Encoded::new();
         match self {
-            Self::JobOpen { job, class, count, payload, thread_limit, priority, depth } => {
+            Self::JobOpen { job, class, count, payload, thread_limit, priority, depth, load } => {
                 out.byte(1).u64(*job).uuid(class).u64(*count).u64(*payload).u64(*thread_limit);
-                out.u32(priority.cast_unsigned()).u32(*depth);
+                out.u32(priority.cast_unsigned()).u32(*depth).u32(load.cpu).u32(load.gpu);
             }
             Self::JobClose { job } => {
                 out.byte(2).u64(*job);
@@ -250,6 +260,7 @@ impl Frame {
                 thread_limit: r.u64()?,
                 priority: r.u32()?.cast_signed(),
                 depth: r.u32()?,
+                load: Load { cpu: r.u32()?, gpu: r.u32()? },
             },
             2 => Self::JobClose { job: r.u64()? },
             3 => Self::JobCancel { job: r.u64()? },
@@ -330,6 +341,7 @@ mod tests {
                 thread_limit: 0,
                 priority: -3,
                 depth: 2,
+                load: Load { cpu: 1500, gpu: 1 },
             },
             Frame::JobClose { job: 1 },
             Frame::JobCancel { job: u64::MAX },

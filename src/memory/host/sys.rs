@@ -66,19 +66,20 @@ impl Block for HostBlock {
                 let before = Mapping::anonymous(self.capacity(), align)?;
                 move_bytes(before.address(), self.address(), used);
                 move_bytes(copy.address(), before.address(), used);
-                Some((self.mapping.again(align)?, before))
+                (self.mapping.again(align)?, Some(before))
             }
             false => {
                 move_bytes(copy.address(), self.address(), used);
-                None
+                (self.mapping.again(align)?, None)
             }
         };
         self.mapping.replace_with(copy)?;
         self.pages.store(Pages::Private as u8, Ordering::Release);
-        Ok(twin.map(|(twin, before)| {
+        let (twin, before) = twin;
+        if let Some(before) = before {
             bring_late_writes(&self.mapping, &twin, &before, used);
-            Arc::new(Self::window(twin)) as Arc<dyn Block>
-        }))
+        }
+        Ok(Some(Arc::new(Self::window(twin)) as Arc<dyn Block>))
     }
     fn copy_from(&self, offset: usize, from: &dyn Block, from_offset: usize, len: usize) -> Result<()> {
         copy_between(self, offset, from, from_offset, len)

@@ -63,6 +63,8 @@ pub(super) struct ShmLink {
     peer_bell: Bell,
     socket: Socket,
     slow: Mutex<()>,
+    /// Regions that the peer is still to be told to forget, when its socket has room.
+    forgets: Mutex<Vec<RegionKey>>,
     heard: AtomicU64,
     address: String,
     seat: Seat,
@@ -100,6 +102,7 @@ impl ShmLink {
             peer_bell: parts.peer_bell,
             socket: parts.socket,
             slow: Mutex::new(()),
+            forgets: Mutex::new(Vec::new()),
             heard: AtomicU64::new(clock::coarse_ns()),
             address: parts.address,
             seat: parts.seat,
@@ -309,6 +312,20 @@ impl ShmLink {
         }
     }
 
+    /// Tells of forgotten regions as long as there is room; the rest comes with a later call.
+    fn send_forgets(&self) -> Result<()> {
+        let mut forgets = lock(&self.forgets);
+        while let Some(key) = forgets.last() {
+            match self.socket.send(&Message::Forget(*key).encode(), &[]) {
+                Ok(()) => drop(forgets.pop()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Err(self.socket_failed(&e)),
+            }
+        }
+        Ok(())
+    }
+
     fn heard_now(&self) {
         self.heard.store(clock::coarse_ns(), Ordering::Relaxed);
     }
@@ -401,7 +418,8 @@ impl Link for ShmLink {
 
     fn drain(&self, sink: &mut Sink<'_>) -> Result<()> {
         self.check_not_closed()?;
-        self.take(&mut lock(&self.inbox), usize::MAX, sink).map(drop)
+        // No more than a ring holds: the other end may go on writing although it hung up.
+        self.take(&mut lock(&self.inbox), SLOTS, sink).map(drop)
     }
 
     fn attention(&self, who: Attention) -> bool {
@@ -412,6 +430,8 @@ impl Link for ShmLink {
     fn service(&self, sink: &mut Sink<'_>) -> Result<()> {
         self.check_not_closed()?;
         self.flush_outbox()?;
+        // A peer that hung up is told by what is received.
+        let _ = self.send_forgets();
         self.take_messages(sink)
     }
 
@@ -426,7 +446,10 @@ impl Link for ShmLink {
     }
 
     fn forget(&self, key: RegionKey) -> Result<()> {
-        self.send_message(&Message::Forget(key), None)
+        self.check_open()?;
+        // Never waits: it is called where many regions are freed, by the progress thread among others.
+        lock(&self.forgets).push(key);
+        self.send_forgets()
     }
 
     fn put(&self, place: Place, offset: u64, span: &Span, skip: usize) -> Result<usize> {

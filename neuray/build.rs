@@ -1,0 +1,7 @@
+//! Names the shared library: link arguments only.
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libnrdma_neuray.so");
+    }
+}
