@@ -6,12 +6,12 @@ use super::buffer::{Lease, Path};
 use super::config::ZeroCopy;
 use super::error::{Error, Kind, Result};
 use super::job::{Mode, ResultInfo, class_text};
-use super::memory::{Kind as MemoryKind, Span};
+use super::memory::Kind as MemoryKind;
 use super::peer::Peer;
 use super::run::{Arrival, Run, State};
 use super::scheduler::callback;
 use super::stats::add;
-use super::transport::{Chunk, Landing, Place};
+use super::transport::{Chunk, Place};
 use super::wire::frame::{Frame, Part, Target};
 
 /// The largest result that comes as bytes.
@@ -60,7 +60,7 @@ impl Share {
 pub(super) struct Flight {
     peer: Arc<Peer>,
     attempt: u32,
-    lease: Option<Lease>,
+    pub(super) lease: Option<Lease>,
     /// Of its result buffer; 0 when the result comes as bytes.
     capacity: u64,
     /// The responder can reach the buffer's memory.
@@ -271,53 +271,8 @@ impl Run {
         self.placed(state, peer, place, len)
     }
 
-    /// Bytes for a result are about to be received: straight into its buffer. False: it has none, or is no
-    /// longer wanted.
-    pub(crate) fn on_ready(
-        self: &Arc<Self>,
-        peer: &Peer,
-        place: Place,
-        offset: u64,
-        len: usize,
-        receive: &mut dyn FnMut(Landing<'_>) -> Result<usize>,
-    ) -> Result<bool> {
-        let lease = {
-            let mut state = self.lock();
-            let Some(flight) = flight_of(&mut state, peer, place) else {
-                return Ok(false);
-            };
-            flight.check_range(offset, len as u64)?;
-            let Some(lease) = flight.lease.clone() else {
-                return Ok(false);
-            };
-            // Whoever takes the flight back meanwhile waits for this, which does not wait for the peer.
-            state.calling += 1;
-            lease
-        };
-        let received = lease.span(lease.size()).and_then(|to| {
-            let at = usize::try_from(offset).map_err(|_| Error::protocol("an offset is too large"))?;
-            receive(Landing::Memory(&Span { block: to.block, offset: to.offset + at, len }))
-        });
-        drop(lease);
-        let mut state = self.lock();
-        state.calling -= 1;
-        let wanted = flight_of(&mut state, peer, place).is_some();
-        match received {
-            Ok(received) => self.placed(state, peer, place, received as u64)?,
-            Err(error) => {
-                drop(state);
-                self.notify();
-                return Err(error);
-            }
-        }
-        if !wanted {
-            self.notify();
-        }
-        Ok(true)
-    }
-
     /// `len` more bytes of a result are in place.
-    fn placed(
+    pub(super) fn placed(
         self: &Arc<Self>,
         mut state: std::sync::MutexGuard<'_, State>,
         peer: &Peer,
@@ -559,7 +514,7 @@ impl Flight {
         if self.capacity > 0 { self.capacity } else { LARGEST_STREAM }
     }
 
-    fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+    pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         let limit = self.limit();
         if offset.checked_add(len).is_some_and(|end| end <= limit) {
             return Ok(());
@@ -661,7 +616,7 @@ fn share_of<'a>(state: &'a mut State, peer: &Arc<Peer>) -> Option<&'a mut Share>
 }
 
 /// The flight that a message of `peer` speaks of; none when it comes too late.
-fn flight_of<'a>(state: &'a mut State, peer: &Peer, place: Place) -> Option<&'a mut Flight> {
+pub(super) fn flight_of<'a>(state: &'a mut State, peer: &Peer, place: Place) -> Option<&'a mut Flight> {
     if state.stop.is_some() {
         return None;
     }
