@@ -308,9 +308,9 @@ TEST_CASE("a killed worker's contexts and buffers stay valid") {
 
 int main(int argc, char** argv) {
   int code = 0;
-  engine = "shm";
+  engine = "shm";  // or by --engine
   if (argc > 1 && argv[1][0] != '-') kills = std::atoi(argv[1]);
-  if (argc > 2 && argv[2][0] != '-') seed = static_cast<unsigned>(std::atoi(argv[2]));
+  if (argc > 2 && argv[1][0] != '-') seed = static_cast<unsigned>(std::atoi(argv[2]));
   if (start_program(argc, argv, &code, 60.0 + 0.5 * kills)) return code;
   watch_case(&watch, "fault_kill", 60.0 + 0.5 * kills);
   doctest::Context context;

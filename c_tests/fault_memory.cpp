@@ -280,7 +280,7 @@ TEST_CASE("buffers of a connected pair under a tight descriptor limit: no descri
 
 int main(int argc, char** argv) {
   int code = 0;
-  engine = "shm";
+  engine = "shm";  // or by --engine
   if (start_program(argc, argv, &code, 60)) return code;
   watch_case(&watch, "fault_memory", 60);
   doctest::Context context(argc, argv);

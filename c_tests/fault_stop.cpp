@@ -196,7 +196,7 @@ TEST_CASE("a silent peer is lost after the time-out, and not before") {
 
 int main(int argc, char** argv) {
   int code = 0;
-  engine = "shm";
+  engine = "shm";  // or by --engine
   if (start_program(argc, argv, &code, 60)) return code;
   watch_case(&watch, "fault_stop", 60);
   doctest::Context context(argc, argv);

@@ -4,8 +4,12 @@
 #include <nrdma/nrdma.h>
 #include <nrdma/nrdma.hpp>
 
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -35,7 +39,7 @@ inline watch_state watch;
 inline std::string engine = "inproc";
 // This program, for worker processes.
 inline std::string program;
-// Worker processes live behind shm; behind inproc the workers are nodes of this process.
+// Worker processes live behind shm and tcp; behind inproc the workers are nodes of this process.
 inline bool processes() { return engine != "inproc"; }
 
 inline double now() { return watch_now(); }
@@ -76,11 +80,25 @@ class Scratch {
     path().clear();
   }
   static std::string address() {
+    if (engine == "tcp") return "127.0.0.1:" + std::to_string(free_port());
     static std::atomic<int> next{0};
     return "unix:" + path() + "/" + std::to_string(next++) + ".sock";
   }
 
  private:
+  // A port that nobody listens at now.
+  static int free_port() {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof where;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&where), length) != 0 ||
+        getsockname(fd, reinterpret_cast<sockaddr*>(&where), &length) != 0)
+      throw std::runtime_error("no free port");
+    close(fd);
+    return ntohs(where.sin_port);
+  }
   static void remove_tree(const std::string& folder) {
     if (DIR* dir = opendir(folder.c_str())) {
       while (dirent* entry = readdir(dir)) {
@@ -122,6 +140,29 @@ inline std::set<std::string> left_behind() {
   for (const std::string& name : library_files())
     if (before.count(name) == 0) left.insert(name);
   return left;
+}
+
+// A stranger's connection to a listening node, of the given type; -1: refused.
+inline int knock(const std::string& address, int type) {
+  sockaddr_un file{};
+  sockaddr_in port{};
+  const bool is_file = address.rfind("unix:", 0) == 0;
+  if (is_file) {
+    file.sun_family = AF_UNIX;
+    std::strncpy(file.sun_path, address.c_str() + 5, sizeof file.sun_path - 1);
+  } else {
+    port.sin_family = AF_INET;
+    const size_t colon = address.rfind(':');
+    port.sin_port = htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
+    if (inet_pton(AF_INET, address.substr(0, colon).c_str(), &port.sin_addr) != 1) return -1;
+  }
+  const int fd = socket(is_file ? AF_UNIX : AF_INET, (is_file ? type : SOCK_STREAM) | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const int connected = is_file ? connect(fd, reinterpret_cast<sockaddr*>(&file), sizeof file)
+                                : connect(fd, reinterpret_cast<sockaddr*>(&port), sizeof port);
+  if (connected == 0) return fd;
+  close(fd);
+  return -1;
 }
 
 // A gate that opens once.

@@ -104,9 +104,10 @@ cargo_tests() { # arguments for cargo test
 
 cargo_debug() { cargo_tests --target-dir "$cargo_dir/tool"; }
 
-# The header generator is most of what there is to compile, and nothing is measured of it.
+# The header generator is most of what there is to compile, and nothing is measured of it; nor is it of the test
+# programs, which would each be linked as thoroughly as the library that ships (and that the C tests use).
 cargo_release() {
-    local package quick=()
+    local package quick=(--config 'profile.release.lto="off"' --config profile.release.codegen-units=16)
     for package in cbindgen syn serde_core serde_json toml toml_parser winnow indexmap; do
         quick+=(--config "profile.release.package.$package.opt-level=0")
     done

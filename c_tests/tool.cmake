@@ -4,3 +4,12 @@ foreach(how "demo" "demo.kill_one;--kill-one" "demo.small_tiles;--tile;32")
   nrdma_check(${_name} tool sh ${_checks}/demo.sh ${NRDMA_TOOL_FILE} ${CMAKE_CURRENT_BINARY_DIR}/${_name}.png
     --hosts 2 --size 640x360 ${how})
 endforeach()
+nrdma_check(demo.tcp tool sh ${_checks}/demo.sh ${NRDMA_TOOL_FILE} ${CMAKE_CURRENT_BINARY_DIR}/demo.tcp.png
+  --hosts 2 --size 640x360 --transport tcp --tile 128)
+
+# Several hosts, in network namespaces.
+find_program(NRDMA_BASH bash)
+if(NRDMA_BASH)
+  nrdma_check(netns netns ${NRDMA_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/rigs/netns.sh ${NRDMA_TOOL_FILE})
+  set_tests_properties(netns PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
+endif()

@@ -10,9 +10,17 @@ const TIMES: usize = 7;
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn noticed() -> Measured {
+    noticed_at("unix:")
+}
+
+pub(crate) fn noticed_over_tcp() -> Measured {
+    noticed_at("127.0.0.1:0")
+}
+
+fn noticed_at(door: &str) -> Measured {
     let mut all = Vec::new();
     for _ in 0..TIMES {
-        all.push(once()? * 1e3);
+        all.push(once(door)? * 1e3);
     }
     let middle = median(&mut all);
     let most = all.last().copied().unwrap_or(0.0);
@@ -20,8 +28,8 @@ pub(crate) fn noticed() -> Measured {
 }
 
 /// Seconds from the kill until the library says that the peer is gone.
-fn once() -> Result<f64, Skipped> {
-    let mut rig = Rig::new(None, &[Plan::default()])?;
+fn once(door: &str) -> Result<f64, Skipped> {
+    let mut rig = Rig::at(door, None, &[Plan::default()])?;
     rig.time(&Probe { bytes: 8, ..Probe::default() }, Kind::Touch, 100)?;
     let asked = rig.kill(0)?;
     while rig.node.peers()?.iter().any(|peer| peer.alive) {

@@ -11,7 +11,7 @@ use crate::rig::{OUR_CPU, Plan, Probe, Rig, THEIR_CPU};
 use crate::ucx;
 
 const TINY: usize = 8;
-const PINNED: Plan = Plan { cpu: Some(THEIR_CPU), nodes: 1, works: true, delay_us: 0 };
+pub(crate) const PINNED: Plan = Plan { cpu: Some(THEIR_CPU), nodes: 1, works: true, delay_us: 0, threads: 1 };
 
 pub(crate) fn spinning() -> Measured {
     ratio(|| {

@@ -24,6 +24,7 @@ mod schedule;
 #[path = "../../src/bin/nrdma/sys.rs"]
 #[allow(dead_code)]
 mod sys;
+mod tcp;
 mod ucx;
 
 use std::path::PathBuf;
@@ -84,6 +85,37 @@ const BARS: &[Bar] = &[
     },
     Bar { name: "idle", what: "an idle node's CPU time, % of one core", most: 0.5, run: idle::cpu },
     Bar { name: "kill", what: "kill -9 of a peer noticed, ms", most: 50.0, run: death::noticed },
+    Bar { name: "tcp-rtt", what: "tcp: 8 B fragment / 2 x ucp_am_lat", most: 1.2, run: tcp::round_trip },
+    Bar {
+        name: "tcp-1m-ucx",
+        what: "tcp: 1 MiB, 8 at a time / ucp_am_bw",
+        most: 1.0,
+        run: tcp::mebibyte_ucx,
+    },
+    Bar {
+        name: "tcp-16m-ucx",
+        what: "tcp: 16 MiB, 8 at a time / ucp_am_bw",
+        most: 1.0,
+        run: tcp::sixteen_ucx,
+    },
+    Bar {
+        name: "tcp-1m-iperf",
+        what: "tcp: 1 MiB, 8 at a time / iperf3",
+        most: 1.11,
+        run: tcp::mebibyte_iperf,
+    },
+    Bar {
+        name: "tcp-16m-iperf",
+        what: "tcp: 16 MiB, 8 at a time / iperf3",
+        most: 1.11,
+        run: tcp::sixteen_iperf,
+    },
+    Bar {
+        name: "tcp-kill",
+        what: "tcp: kill -9 of a peer noticed, ms",
+        most: 100.0,
+        run: death::noticed_over_tcp,
+    },
 ];
 
 #[derive(Default)]

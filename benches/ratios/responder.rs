@@ -73,7 +73,9 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     os::exact_timers();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["fragments", address, cpu, nodes, works, delay] => fragments(address, cpu, nodes, works, delay),
+        ["fragments", address, cpu, nodes, works, delay, threads] => {
+            fragments(address, cpu, nodes, works, delay, threads)
+        }
         ["events", there, back, cpu] => events(there, back, cpu),
         _ => Err("responder: wrong arguments".to_owned()),
     };
@@ -100,14 +102,22 @@ fn pin(cpu: &str) -> Result<(), String> {
 }
 
 /// Executes fragments until the input ends.
-fn fragments(address: &str, cpu: &str, count: &str, works: &str, delay: &str) -> Result<(), String> {
+fn fragments(
+    address: &str,
+    cpu: &str,
+    count: &str,
+    works: &str,
+    delay: &str,
+    threads: &str,
+) -> Result<(), String> {
     pin(cpu)?;
     let delay = Duration::from_micros(number(delay)?);
     DELAY.get_or_init(|| delay);
     let mut nodes = Vec::new();
     let works = number(works)?;
+    let worker_threads = number(threads)?;
     for i in 0..number::<usize>(count)? {
-        let settings = Settings { name: format!("responder-{i}"), worker_threads: 1, ..Settings::default() };
+        let settings = Settings { name: format!("responder-{i}"), worker_threads, ..Settings::default() };
         let node = Node::new(&settings).map_err(|why| why.to_string())?;
         if works && i == 0 {
             node.register::<Work>().map_err(|why| why.to_string())?;

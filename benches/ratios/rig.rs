@@ -27,11 +27,13 @@ pub(crate) struct Plan {
     pub(crate) works: bool,
     /// How long a `Kind::Delay` fragment takes.
     pub(crate) delay_us: u64,
+    /// Executors of each node.
+    pub(crate) threads: u32,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { cpu: None, nodes: 1, works: true, delay_us: 0 }
+        Self { cpu: None, nodes: 1, works: true, delay_us: 0, threads: 1 }
     }
 }
 
@@ -44,6 +46,11 @@ pub(crate) struct Rig {
 impl Rig {
     /// Starts everything and waits until all have connected. `cpu`: the requester's processor.
     pub(crate) fn new(cpu: Option<usize>, plans: &[Plan]) -> Result<Self, Skipped> {
+        Self::at("unix:", cpu, plans)
+    }
+
+    /// As `new`, listening at an address, which decides on the engine.
+    pub(crate) fn at(door: &str, cpu: Option<usize>, plans: &[Plan]) -> Result<Self, Skipped> {
         match cpu {
             Some(cpu) if !os::pin(cpu) => {
                 return Err(Skipped(format!("there is no processor {cpu} to pin to")));
@@ -53,7 +60,7 @@ impl Rig {
         }
         let settings = Settings { name: "requester".to_owned(), worker_threads: 1, ..Settings::default() };
         let mut rig = Self { node: Node::new(&settings)?, children: Vec::new() };
-        let address = rig.node.listen("unix:")?;
+        let address = rig.node.listen(door)?;
         let mut nodes = 0;
         for plan in plans {
             let mut child = start(&address, plan)?;
@@ -127,7 +134,12 @@ fn start(address: &str, plan: &Plan) -> std::io::Result<Child> {
     let cpu = plan.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
     Command::new(std::env::current_exe()?)
         .args(["responder", "fragments", address, &cpu])
-        .args([plan.nodes.to_string(), plan.works.to_string(), plan.delay_us.to_string()])
+        .args([
+            plan.nodes.to_string(),
+            plan.works.to_string(),
+            plan.delay_us.to_string(),
+            plan.threads.to_string(),
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -269,6 +269,9 @@ unsafe fn settings(raw: &nrdma_node_config) -> Result<Config> {
     if let Some(token) = token.as_ref().filter(|token| token.len() < 16) {
         return Err(Error::invalid(format!("auth_token has {} bytes; at least 16 are needed", token.len())));
     }
+    // SAFETY: by the contract above.
+    let interface = unsafe { text(raw.net_interface, "net_interface") }?;
+    let interface = interface.map_or_else(|| env_text("NRDMA_INTERFACE"), |t| Ok(Some(t)))?;
     Ok(Config {
         name: name.unwrap_or_else(|| format!("pid {}", std::process::id())),
         host_id: raw.host_id,
@@ -280,6 +283,7 @@ unsafe fn settings(raw: &nrdma_node_config) -> Result<Config> {
         transports: transports
             .map(|list| list.split(',').map(|name| name.trim().to_owned()).collect())
             .unwrap_or_default(),
+        interface: interface.filter(|interface| !interface.is_empty()),
         token,
         insecure: raw.insecure != 0,
         cache_idle_bytes: match raw.cache_idle_bytes {

@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) workers: usize,
     /// Engine names that may be used, best first; empty = all.
     pub(crate) transports: Vec<String>,
+    /// The interface of addresses that name none: name, address or CIDR; none = any.
+    pub(crate) interface: Option<String>,
     /// The shared secret; none = same user only.
     pub(crate) token: Option<Vec<u8>>,
     /// Accept peers without proof.
@@ -51,6 +53,7 @@ impl Default for Config {
             host_id: 0,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             transports: Vec::new(),
+            interface: None,
             token: None,
             insecure: false,
             cache_idle_bytes: None,

@@ -60,7 +60,7 @@ impl Share {
 pub(super) struct Flight {
     peer: Arc<Peer>,
     attempt: u32,
-    lease: Option<Lease>,
+    pub(super) lease: Option<Lease>,
     /// Of its result buffer; 0 when the result comes as bytes.
     capacity: u64,
     /// The responder can reach the buffer's memory.
@@ -272,7 +272,7 @@ impl Run {
     }
 
     /// `len` more bytes of a result are in place.
-    fn placed(
+    pub(super) fn placed(
         self: &Arc<Self>,
         mut state: std::sync::MutexGuard<'_, State>,
         peer: &Peer,
@@ -313,7 +313,7 @@ impl Run {
             };
             flight.check_range(0, size)?;
             flight.note_result(sequence, part, path)?;
-            if part != Part::Nothing && path == Path::Staged {
+            if part != Part::Nothing && !flight.exposed {
                 if flight.placed < size {
                     flight.pending = Some((sequence, part, path, size));
                     return Ok(());
@@ -514,7 +514,7 @@ impl Flight {
         if self.capacity > 0 { self.capacity } else { LARGEST_STREAM }
     }
 
-    fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+    pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         let limit = self.limit();
         if offset.checked_add(len).is_some_and(|end| end <= limit) {
             return Ok(());
@@ -545,7 +545,13 @@ impl Flight {
     /// A result is announced: it must be the next, nothing may be unanswered, and it must have come the way that
     /// the fragment's target leaves open.
     fn note_result(&mut self, sequence: u32, part: Part, path: Path) -> Result<()> {
-        let fits = part == Part::Nothing || (path == Path::Staged) != self.exposed;
+        // Into a window it is copied by the responder, else by the link.
+        let fits = part == Part::Nothing
+            || match path {
+                Path::Staged => !self.exposed,
+                Path::Copied => true,
+                _ => self.exposed,
+            };
         if self.announced
             || self.unanswered
             || sequence != self.sequence
@@ -610,7 +616,7 @@ fn share_of<'a>(state: &'a mut State, peer: &Arc<Peer>) -> Option<&'a mut Share>
 }
 
 /// The flight that a message of `peer` speaks of; none when it comes too late.
-fn flight_of<'a>(state: &'a mut State, peer: &Peer, place: Place) -> Option<&'a mut Flight> {
+pub(super) fn flight_of<'a>(state: &'a mut State, peer: &Peer, place: Place) -> Option<&'a mut Flight> {
     if state.stop.is_some() {
         return None;
     }

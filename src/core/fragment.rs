@@ -266,11 +266,16 @@ impl Fragment {
         let span = lease.span(lease.size())?;
         let Some(window) = &output.window else {
             self.remote.peer.put(self.place, &span)?;
-            return Ok(Path::Staged);
+            return Ok(self.put_path());
         };
         window.block.prefault(window.offset.saturating_add(size));
         span.copy_to(window.block.as_ref(), window.offset)?;
         Ok(Path::Copied)
+    }
+
+    /// How bytes travel that are put on the link.
+    fn put_path(&self) -> Path {
+        if self.remote.peer.link.caps().in_place { Path::Copied } else { Path::Staged }
     }
 
     /// Cuts the handed-out window off from the requester, if somebody still holds it.
@@ -322,7 +327,7 @@ impl Fragment {
             let block = self.home().block_over(&bytes);
             self.remote.peer.put(self.place, &Span { block, offset: 0, len: bytes.len() })?;
         }
-        Ok((Path::Staged, bytes.len() as u64))
+        Ok((self.put_path(), bytes.len() as u64))
     }
 
     /// The fragment's function has returned: sends the result or the failure.

@@ -26,6 +26,8 @@ const POLLS: u32 = 16;
 /// Who is away for less than this leaves the links as they are: to have senders wake the progress thread costs
 /// more than they would wait.
 const MOMENT: Duration = Duration::from_micros(50);
+/// The same with links that are the system's to watch: telling it to, and being woken by it, costs more.
+const FAR_MOMENT: Duration = Duration::from_micros(200);
 /// So many short absences in a row, and the next is expected to be short, too.
 const TRUST: u32 = 8;
 /// How often the progress thread looks whether who left for a moment is back.
@@ -98,6 +100,8 @@ struct Hot {
     quietly: bool,
     /// Short absences in a row.
     short: u32,
+    /// One of the links goes to another host.
+    far: bool,
     /// When cold links were last let go.
     cooled: Instant,
 }
@@ -106,7 +110,7 @@ impl Hot {
     /// Learns from how long nobody led, when the clock is looked at anyway: that costs, too.
     fn note_absence(&mut self, now: Instant) {
         let Some(left) = self.left.take() else { return };
-        let short = now.saturating_duration_since(left) < MOMENT;
+        let short = now.saturating_duration_since(left) < if self.far { FAR_MOMENT } else { MOMENT };
         self.short = if short { (self.short + 1).min(TRUST) } else { 0 };
     }
 }
@@ -163,6 +167,7 @@ impl Lead {
                 spin: Spin::new(),
                 ready: Vec::new(),
                 left: None,
+                far: false,
                 quietly: false,
                 short: 0,
                 cooled: Instant::now(),
@@ -384,6 +389,7 @@ impl Leading<'_> {
             for peer in warmed {
                 peer.polled.store(true, Ordering::Release);
                 peer.link.attention(Attention::Polled);
+                self.hot.far |= peer.link.caps().in_place;
                 self.hot.links.push(Warm { peer, active: true, last: Instant::now() });
             }
         }

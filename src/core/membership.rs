@@ -17,6 +17,8 @@ use super::wire::hello::Hello;
 
 /// Connections whose handshake is under way at a time; more wait in the listener's queue.
 const MOST_STRANGERS: u32 = 16;
+/// How often a connection that came to nothing is logged at most.
+const COMPLAINT: Duration = Duration::from_secs(1);
 /// Pieces taken from one link before the next has its turn.
 const BATCH: usize = 64;
 /// Batches that the progress thread takes from one link before it looks at everything else.
@@ -113,7 +115,14 @@ impl Node {
     /// Listens on an address; the one to connect to, which must fit `room` with its NUL, if given.
     pub(crate) fn listen(self: &Arc<Self>, address: &str, room: Option<u64>) -> Result<String> {
         self.check_running()?;
-        let listener = self.network(address)?.listen(address)?;
+        let network = self.network(address)?;
+        let listener = match &self.config.interface {
+            Some(interface) => network.listen_on(address, interface)?,
+            None => network.listen(address)?,
+        };
+        if listener.is_exposed() {
+            self.check_trust(&listener.bound())?;
+        }
         let bound = listener.bound();
         if room.is_some_and(|room| bound.len() as u64 >= room) {
             return Err(Error::new(
@@ -133,12 +142,14 @@ impl Node {
 
     fn network(&self, address: &str) -> Result<&dyn super::transport::Network> {
         if address.is_empty() {
-            return Err(Error::invalid("the address is empty; use unix:/path"));
+            return Err(Error::invalid("the address is empty; use host:port or unix:/path"));
         }
         self.backends.networks.iter().find(|n| n.handles(address)).map(AsRef::as_ref).ok_or_else(|| {
             Error::new(
                 Kind::NotSupported,
-                format!("address '{address}' is of no kind that this build knows; use unix:/path"),
+                format!(
+                    "address '{address}' is of no kind that this build knows; use host:port or unix:/path"
+                ),
             )
         })
     }
@@ -148,6 +159,9 @@ impl Node {
         self.check_running()?;
         let deadline = Instant::now() + self.config.connect_timeout;
         let mut control = self.network(address)?.connect(address, deadline)?;
+        if control.is_remote() {
+            self.check_trust(address)?;
+        }
         let claim = Claim::new(self);
         let agreed = self.shake_hands(control.as_mut(), deadline, &claim, handshake::connect)?;
         let peer = self.admit_link(agreed, control, deadline)?;
@@ -163,6 +177,18 @@ impl Node {
     /// Whether this node decides which of several connections to that instance stays.
     fn decides(&self, instance: u64) -> bool {
         self.instance() < instance
+    }
+
+    /// Beyond this host nothing but a token tells friends from strangers.
+    fn check_trust(&self, address: &str) -> Result<()> {
+        if self.config.token.is_some() || self.config.insecure {
+            return Ok(());
+        }
+        let text = format!(
+            "{address} is open to other hosts, and there is no token to tell friends from strangers; give all \
+             nodes the same auth_token or NRDMA_AUTH_TOKEN_FILE (nrdma token makes one), or use 127.0.0.1 or unix:"
+        );
+        Err(Error::new(Kind::Refused, text))
     }
 
     fn shake_hands(
@@ -319,21 +345,48 @@ impl Node {
         let stranger = Stranger(Arc::clone(self));
         let greeting = move || {
             let stranger = stranger;
-            let node = &stranger.0;
+            let node = Arc::clone(&stranger.0);
             let deadline = Instant::now() + handshake::TIME_LIMIT.min(node.config.connect_timeout);
             let from = control.address();
             survive("the thread of a new connection", || {
-                let claim = Claim::new(node);
-                let joined = node
-                    .shake_hands(control.as_mut(), deadline, &claim, handshake::accept)
-                    .and_then(|agreed| node.admit_link(agreed, control, deadline));
+                let claim = Claim::new(&node);
+                let proven = match control.claim(deadline) {
+                    Ok(true) => Ok(None),
+                    Ok(false) => {
+                        node.shake_hands(control.as_mut(), deadline, &claim, handshake::accept).map(Some)
+                    }
+                    Err(error) => Err(error),
+                };
+                // No stranger any more: bringing the link up may need further connections, which are.
+                drop(stranger);
+                let joined = match proven {
+                    Ok(Some(agreed)) => node.admit_link(agreed, control, deadline).map(drop),
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                };
                 if let Err(error) = joined {
-                    log::warn!("the connection from {from} came to nothing: {error}");
+                    node.complain(&from, &error);
                 }
             });
         };
         if let Err(error) = std::thread::Builder::new().name("nrdma-hello".into()).spawn(greeting) {
             log::warn!("no thread for a new connection: {error}");
+        }
+    }
+
+    /// Logs a connection that came to nothing; no more often than every [`COMPLAINT`], so that nobody fills the log.
+    fn complain(&self, from: &str, error: &Error) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, unsaid) = &mut *complaints;
+        if last.is_some_and(|last| last.elapsed() < COMPLAINT) {
+            *unsaid += 1;
+            return;
+        }
+        let more = std::mem::take(unsaid);
+        *last = Some(Instant::now());
+        match more {
+            0 => log::warn!("the connection from {from} came to nothing: {error}"),
+            n => log::warn!("the connection from {from} came to nothing ({n} more before it): {error}"),
         }
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod flight;
 pub(crate) mod fragment;
 pub(crate) mod home;
 pub(crate) mod job;
+pub(crate) mod landing;
 pub(crate) mod lead;
 pub(crate) mod log;
 pub(crate) mod magazine;

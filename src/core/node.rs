@@ -104,6 +104,8 @@ pub(crate) struct Node {
     pub(super) claims: Mutex<Vec<(u32, u64)>>,
     next: AtomicU64,
     pub(super) strangers: AtomicU32,
+    /// When a connection that came to nothing was last logged, and how many were not.
+    pub(super) complaints: Mutex<(Option<Instant>, u64)>,
     pub(super) callback: RwLock<Option<PeerCallback>>,
     life: AtomicU32,
     pub(super) progress_ends: AtomicBool,
@@ -181,6 +183,7 @@ impl Node {
             claims: Mutex::default(),
             next: AtomicU64::new(1),
             strangers: AtomicU32::new(0),
+            complaints: Mutex::default(),
             callback: RwLock::default(),
             life: AtomicU32::new(Life::Running as u32),
             progress_ends: AtomicBool::new(false),

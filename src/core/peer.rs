@@ -13,7 +13,7 @@ use super::remote::{Opening, Order, Remote};
 use super::scheduler::{Work, is_progress};
 use super::sleeper::Sleeper;
 use super::stats::read;
-use super::transport::{Chunk, Incoming, Link, Place, RegionKey};
+use super::transport::{Chunk, Incoming, Landing, Link, Place, RegionKey};
 use super::wire::frame::{Frame, Target, Uuid};
 
 /// Bytes that the progress thread copies itself; more are copied by a deliverer, so that its rounds go on.
@@ -280,6 +280,7 @@ impl Peer {
                 self.node.deliverers.push(Work::Call(Box::new(copy)), 0);
                 Ok(())
             }
+            Incoming::Ready { place, offset, len, receive } => self.ready(place, offset, len, receive),
             Incoming::Region { key, capacity, share } => {
                 let capacity = usize::try_from(capacity)
                     .map_err(|_| Error::protocol(format!("a region of {capacity} bytes is too large")))?;
@@ -315,6 +316,27 @@ impl Peer {
             Some(run) => run.on_data(self, place, offset, chunk),
             None => Ok(()),
         }
+    }
+
+    /// Lets bytes be received straight into the result buffer that they are for. What goes elsewhere is copied
+    /// once more; what nobody wants any more is received all the same, and dropped.
+    fn ready(
+        self: &Arc<Self>,
+        place: Place,
+        offset: u64,
+        len: usize,
+        receive: &mut dyn FnMut(Landing<'_>) -> Result<usize>,
+    ) -> Result<()> {
+        if place.index != Place::PAYLOAD
+            && let Some(run) = self.node.run(place.job)
+            && run.on_ready(self, place, offset, len, receive)?
+        {
+            return Ok(());
+        }
+        let mut bytes = vec![0; len.min(COPY_AT_ONCE)];
+        let len = receive(Landing::Bytes(&mut bytes))?.min(bytes.len());
+        let block = self.home.block_over(&bytes);
+        self.data(place, offset, &Chunk { span: Span { block, offset: 0, len }, done: None })
     }
 
     fn frame(self: &Arc<Self>, frame: Frame) -> Result<()> {

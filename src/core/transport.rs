@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::Result;
 use super::memory::{Share, Span};
+pub(crate) use super::wire::channel::{ChannelProof, Sealer, TAG_BYTES};
 
 /// The largest frame a link carries.
 pub(crate) const MAX_FRAME: usize = 2048;
@@ -42,10 +43,22 @@ pub(crate) enum Incoming<'a> {
     /// Bytes for a place. `chunk` is copied out and dropped, soon, by any thread; until then its room on the
     /// link is taken.
     Data { place: Place, offset: u64, chunk: Chunk },
+    /// At most `len` bytes for a place are about to be read from the system. `receive` reads what there is,
+    /// without waiting, straight to where they belong, and says how many it was; call it once at most. Not
+    /// called: the bytes are dropped.
+    Ready { place: Place, offset: u64, len: usize, receive: &'a mut dyn FnMut(Landing<'_>) -> Result<usize> },
     /// The peer made a region that it may name as a window.
     Region { key: RegionKey, capacity: u64, share: Share },
     /// The peer gives a region up; nothing will name it again.
     Forget(RegionKey),
+}
+
+/// Where bytes are received.
+pub(crate) enum Landing<'a> {
+    /// Memory that may be larger than what is read.
+    Memory(&'a Span),
+    /// Bytes of our own.
+    Bytes(&'a mut [u8]),
 }
 
 /// Bytes waiting in a link's own memory; dropping it makes room.
@@ -80,6 +93,8 @@ pub(crate) enum Attention {
 pub(crate) struct Caps {
     /// The peer can map our shared memory: read memory is made shared, announced, and named as windows.
     pub(crate) maps: bool,
+    /// What is put is received straight into its place.
+    pub(crate) in_place: bool,
 }
 
 /// One connected peer over one engine. All methods may be called from any thread.
@@ -124,9 +139,12 @@ pub(crate) trait Waiter: Send + Sync {
     /// Adds a descriptor to wait for. `edge`: an eventfd that is never read (each write wakes once); else
     /// level-triggered readability and hang-up.
     fn watch(&self, fd: i32, token: u64, edge: bool) -> Result<()>;
+    /// Watches a descriptor, or changes what it is watched for: always hang-up, and as told whether it can be
+    /// read or written (all level-triggered).
+    fn watch_for(&self, fd: i32, token: u64, read: bool, write: bool) -> Result<()>;
     /// Removes a descriptor; call before it is closed.
     fn unwatch(&self, fd: i32);
-    /// Sleeps; tokens of what became ready are appended. A `wake` before the call makes it return at once.
+    /// Sleeps; tokens of what became ready are appended, each once. A `wake` before the call makes it return at once.
     fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>);
     /// Wakes the sleeper, or the next one.
     fn wake(&self);
@@ -163,6 +181,19 @@ pub(crate) trait Control: Send {
     fn own_uid(&self) -> u32;
     /// The address in words, for logs and peer info.
     fn address(&self) -> String;
+    /// Whether the other end may be on another host.
+    fn is_remote(&self) -> bool {
+        false
+    }
+    /// Where the listening end takes further connections of a session; None: nowhere.
+    fn more_at(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+    /// For a connection that was just accepted: waits for its first words, and hands it over if it is a further
+    /// one of a session that expects it. False: it is a new peer's.
+    fn claim(&mut self, _deadline: Instant) -> Result<bool> {
+        Ok(false)
+    }
     /// Gives up the descriptor itself.
     fn into_share(self: Box<Self>) -> Share;
 }
@@ -171,6 +202,10 @@ pub(crate) trait Control: Send {
 pub(crate) trait Listener: Send + Sync {
     /// The address to connect to.
     fn bound(&self) -> String;
+    /// Whether other hosts can connect.
+    fn is_exposed(&self) -> bool {
+        false
+    }
     /// The descriptor to watch for readability.
     fn source(&self) -> i32;
     /// Takes one waiting connection, or None when there is none (any more).
@@ -183,6 +218,10 @@ pub(crate) trait Network: Send + Sync {
     fn handles(&self, address: &str) -> bool;
     /// Listens.
     fn listen(&self, address: &str) -> Result<Box<dyn Listener>>;
+    /// Listens; an address that leaves the interface open means this one (name, address or CIDR).
+    fn listen_on(&self, address: &str, _interface: &str) -> Result<Box<dyn Listener>> {
+        self.listen(address)
+    }
     /// Connects.
     fn connect(&self, address: &str, deadline: Instant) -> Result<Box<dyn Control>>;
 }
@@ -195,7 +234,6 @@ pub(crate) struct Session {
     /// The same on both ends, random, names this connection.
     pub(crate) id: [u8; 16],
     /// Key for channels of this session, derived in the handshake.
-    #[cfg_attr(not(test), expect(dead_code, reason = "both engines keep to the channel that proved itself"))]
     pub(crate) key: [u8; 32],
     /// Both nodes live in this process.
     pub(crate) same_process: bool,

@@ -79,9 +79,13 @@ impl Epoll {
 
     fn add(&self, fd: RawFd, token: u64, edge: bool) -> io::Result<()> {
         let kind = if edge { libc::EPOLLET } else { libc::EPOLLRDHUP };
-        let mut event = libc::epoll_event { events: (libc::EPOLLIN | kind).cast_unsigned(), u64: token };
+        self.control(libc::EPOLL_CTL_ADD, fd, token, libc::EPOLLIN | kind)
+    }
+
+    fn control(&self, call: i32, fd: RawFd, token: u64, what: i32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: what.cast_unsigned(), u64: token };
         // SAFETY: `event` is readable.
-        let done = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        let done = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), call, fd, &mut event) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
@@ -93,6 +97,23 @@ impl Waiter for Epoll {
         }
         self.add(fd, token, edge)
             .map_err(|e| Error::new(Kind::OutOfMemory, format!("descriptor {fd} cannot be watched: {e}")))
+    }
+
+    fn watch_for(&self, fd: i32, token: u64, read: bool, write: bool) -> Result<()> {
+        let mut what = libc::EPOLLRDHUP;
+        if read {
+            what |= libc::EPOLLIN;
+        }
+        if write {
+            what |= libc::EPOLLOUT;
+        }
+        let changed = match self.control(libc::EPOLL_CTL_MOD, fd, token, what) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {
+                self.control(libc::EPOLL_CTL_ADD, fd, token, what)
+            }
+            result => result,
+        };
+        changed.map_err(|e| Error::new(Kind::OutOfMemory, format!("descriptor {fd} cannot be watched: {e}")))
     }
 
     fn unwatch(&self, fd: i32) {
@@ -108,7 +129,12 @@ impl Waiter for Epoll {
         let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), BATCH, ms) };
         // Interrupted by a signal: like a timeout that came early.
         let count = usize::try_from(count).unwrap_or(0);
-        ready.extend(events.iter().take(count).map(|event| event.u64).filter(|token| *token != WAKE));
+        for event in events.iter().take(count) {
+            let token = event.u64;
+            if token != WAKE && !ready.contains(&token) {
+                ready.push(token);
+            }
+        }
     }
 
     fn wake(&self) {

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::{Block, Span};
 use crate::core::transport::{
-    Attention, Chunk, Direct, Engine, Incoming, Link, MAX_FRAME, Network, Place, RegionKey, Seat, Session,
-    Waiter,
+    Attention, Chunk, Control, Direct, Engine, Incoming, Landing, Link, Listener, MAX_FRAME, Network, Place,
+    RegionKey, Seat, Session, Waiter,
 };
 use crate::core::wire::handshake::{self, Policy, Side};
 use crate::core::wire::hello::Hello;
 use crate::sys::wait::Epoll;
-use crate::transport::{engines, unix::Unix};
+use crate::transport::{engines, tcp::Tcp, unix::Unix};
 
 const TOKEN: u64 = 42;
 const PLACE: Place = Place { job: 1, index: 2, attempt: 3 };
@@ -102,6 +102,14 @@ impl Node {
             Incoming::Frame(bytes) => inbox.frames.push(bytes.to_vec()),
             Incoming::Region { key, capacity, share } => inbox.regions.push((key, capacity, share)),
             Incoming::Forget(key) => inbox.forgotten.push(key),
+            Incoming::Ready { place, offset, len, receive } => {
+                assert_eq!(place, PLACE);
+                drop(inbox);
+                let block = Arc::<Plain>::clone(&self.result);
+                let span = Span { block, offset: offset as usize, len };
+                let got = receive(Landing::Memory(&span))?;
+                self.inbox.lock().unwrap().data += got;
+            }
             Incoming::Data { place, offset, chunk } => {
                 assert_eq!(place, PLACE);
                 inbox.data += chunk.span.len;
@@ -170,10 +178,35 @@ fn session(connector: bool) -> Session {
     Session { connector, id, key: [0; 32], same_process: true }
 }
 
+/// A listener of the kind that the engine needs.
+fn listen(engine: &Arc<dyn Engine>) -> (Box<dyn Network>, Box<dyn Listener>) {
+    let (network, address): (Box<dyn Network>, _) = match engine.name() {
+        "tcp" => (Box::new(Tcp), "127.0.0.1:0"),
+        _ => (Box::new(Unix), "unix:"),
+    };
+    let listener = network.listen(address).unwrap();
+    (network, listener)
+}
+
+fn accept(listener: &dyn Listener) -> Box<dyn Control> {
+    let deadline = soon();
+    loop {
+        if let Some(control) = listener.accept().unwrap() {
+            return control;
+        }
+        assert!(Instant::now() < deadline);
+        thread::yield_now();
+    }
+}
+
 fn connect(engine: &Arc<dyn Engine>, result: usize) -> (Linked, Linked) {
-    let listener = Unix.listen("unix:").unwrap();
-    let control = Unix.connect(&listener.bound(), soon()).unwrap();
-    let other = listener.accept().unwrap().unwrap();
+    let (network, listener) = listen(engine);
+    let control = network.connect(&listener.bound(), soon()).unwrap();
+    let other = accept(listener.as_ref());
+    if engine.name() == "tcp" {
+        // As a node does with whoever comes.
+        thread::spawn(move || assert!(accept(listener.as_ref()).claim(soon()).unwrap()));
+    }
     let ours = session(true);
     let theirs = Session { connector: false, ..ours.clone() };
     let (a, b) = (Node::new(result), Node::new(result));
@@ -189,6 +222,13 @@ fn on_each(test: impl Fn(&Arc<dyn Engine>)) {
     for engine in engines() {
         eprintln!("engine {}", engine.name());
         test(&engine);
+    }
+}
+
+/// Memory is there at once; the network's stack may take a moment.
+fn in_transit(link: &dyn Link) {
+    if link.engine() == "tcp" {
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -232,6 +272,7 @@ fn polls_are_limited_and_not_reentrant() {
         for n in 0..10_u8 {
             at_a.send(&[n]).unwrap();
         }
+        in_transit(at_b.as_ref());
         let mut got = Vec::new();
         let mut inner = None;
         let count = at_b.poll(4, &mut |incoming| {
@@ -418,6 +459,7 @@ fn what_arrives_is_heard() {
         assert!(at_b.last_heard().elapsed() >= Duration::from_millis(40));
         let before = Instant::now();
         at_a.send(b"x").unwrap();
+        in_transit(at_b.as_ref());
         b.poll(at_b.as_ref()).unwrap();
         // The clock behind it ticks every 10 ms at worst.
         assert!(at_b.last_heard() + Duration::from_millis(15) >= before);
@@ -444,8 +486,8 @@ fn a_dropped_link_hangs_up() {
 #[test]
 fn attach_without_the_other_half_ends() {
     on_each(|engine| {
-        let listener = Unix.listen("unix:").unwrap();
-        let control = Unix.connect(&listener.bound(), soon()).unwrap();
+        let (network, listener) = listen(engine);
+        let control = network.connect(&listener.bound(), soon()).unwrap();
         let a = Node::new(0);
         let deadline = Instant::now() + Duration::from_millis(50);
         let error = engine.attach(&session(true), control, &a.seat(), deadline).err().unwrap();
@@ -492,3 +534,7 @@ mod processes;
 #[cfg(test)]
 #[path = "shm/hostile_tests.rs"]
 mod hostile;
+
+#[cfg(test)]
+#[path = "tcp/hostile_tests.rs"]
+mod tcp_hostile;

@@ -7,16 +7,17 @@ use crate::sys;
 
 pub(crate) mod inproc;
 pub(crate) mod shm;
+pub(crate) mod tcp;
 pub(crate) mod unix;
 
 /// Every engine, best first.
 pub(crate) fn engines() -> Vec<Arc<dyn Engine>> {
-    vec![Arc::new(inproc::Inproc), Arc::new(shm::Shm)]
+    vec![Arc::new(inproc::Inproc), Arc::new(shm::Shm), Arc::new(tcp::TcpEngine)]
 }
 
 /// Every kind of address.
 pub(crate) fn networks() -> Vec<Arc<dyn Network>> {
-    vec![Arc::new(unix::Unix)]
+    vec![Arc::new(unix::Unix), Arc::new(tcp::Tcp)]
 }
 
 /// Where a node's threads sleep.

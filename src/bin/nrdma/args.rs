@@ -11,6 +11,8 @@ pub(crate) const HELP: &str = "\
 nrdma: RDMA buffers and fragmented jobs
 
 Usage: nrdma demo [OPTIONS]    renders a picture in fragments on several processes
+       nrdma serve ADDRESS     stays and renders for whoever connects: a host for demo --connect
+       nrdma token             makes a secret for NRDMA_AUTH_TOKEN_FILE
        nrdma --help | --version
 
 Options of demo:
@@ -19,9 +21,16 @@ Options of demo:
   --out FILE       where the PNG goes [frame.png]
   --tile N         edge of a tile in pixels, 8 to 1024 [128]; below 128 a result is smaller than 64 KiB and
                    shares its pages with others, so that it is copied into place
-  --transport T    only these engines, a comma list of inproc, shm; best first [all]
+  --transport T    only these engines, a comma list of inproc, shm, tcp; best first [all]
+  --connect ADDR   also has the host render that serves there (host:port or unix:/path); may be given again; then
+                   no worker processes are started unless --hosts says so
+  --timeout MS     silence after which a host counts as lost [5000]
   --kill-one       kills one worker (SIGKILL) when half of the picture is there
   --no-verify      does not compare the picture with one rendered here
+
+Options of serve: --name NAME, --threads N [cores], --transport T, --timeout MS. It prints the address that it can
+be reached at, and serves until it is killed. ADDRESS is host:port (port 0: any) or unix:/path. Beyond this host's
+own 127.0.0.1 both sides need the same token: nrdma token > FILE; chmod 600 FILE; NRDMA_AUTH_TOKEN_FILE=FILE.
 
 Exit code: 0 the picture is complete and right, 1 it is not or something failed, 2 the command line is wrong.
 NRDMA_LOG=error|warn|info|debug|trace shows the library's log on stderr.
@@ -38,6 +47,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Started by `demo`; not for people.
     Worker(Worker),
+    Serve(Worker),
+    Token,
 }
 
 /// `nrdma demo`.
@@ -47,6 +58,8 @@ pub(crate) struct Demo {
     pub(crate) scene: Scene,
     pub(crate) out: PathBuf,
     pub(crate) transports: Option<String>,
+    pub(crate) connect: Vec<String>,
+    pub(crate) timeout_ms: u32,
     pub(crate) kill_one: bool,
     pub(crate) verify: bool,
 }
@@ -58,19 +71,23 @@ impl Default for Demo {
             scene: Scene { size: Size { width: 1280, height: 720 }, edge: 128 },
             out: PathBuf::from("frame.png"),
             transports: None,
+            connect: Vec::new(),
+            timeout_ms: 0,
             kill_one: false,
             verify: true,
         }
     }
 }
 
-/// `nrdma worker ADDRESS`: runs fragments for the node at the address until its standard input ends.
+/// `nrdma worker ADDRESS`: runs fragments for the node at the address until its standard input ends. `nrdma serve
+/// ADDRESS`: for whoever connects there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Worker {
     pub(crate) address: String,
     pub(crate) name: String,
     pub(crate) threads: u32,
     pub(crate) transports: Option<String>,
+    pub(crate) timeout_ms: u32,
 }
 
 /// Reads a command line, without the program's name.
@@ -84,7 +101,12 @@ where
         None | Some(Short('h') | Long("help")) => Ok(Command::Help),
         Some(Short('V') | Long("version")) => Ok(Command::Version),
         Some(Value(name)) if name == "demo" => demo(&mut parser),
-        Some(Value(name)) if name == "worker" => worker(&mut parser),
+        Some(Value(name)) if name == "worker" => worker(&mut parser, "worker").map(Command::Worker),
+        Some(Value(name)) if name == "serve" => worker(&mut parser, "serve").map(Command::Serve),
+        Some(Value(name)) if name == "token" => match parser.next()? {
+            None => Ok(Command::Token),
+            Some(other) => Err(other.unexpected()),
+        },
         Some(Value(name)) => Err(format!("there is no command {name:?}; see nrdma --help").into()),
         Some(other) => Err(other.unexpected()),
     }
@@ -92,10 +114,13 @@ where
 
 fn demo(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
     let mut demo = Demo::default();
+    let mut hosts = None;
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => return Ok(Command::Help),
-            Long("hosts") => demo.hosts = between("--hosts", parser.value()?.parse()?, 0, MAX_HOSTS)?,
+            Long("hosts") => hosts = Some(between("--hosts", parser.value()?.parse()?, 0, MAX_HOSTS)?),
+            Long("connect") => demo.connect.push(parser.value()?.string()?),
+            Long("timeout") => demo.timeout_ms = parser.value()?.parse()?,
             Long("size") => demo.scene.size = parser.value()?.parse_with(size)?,
             Long("tile") => demo.scene.edge = between("--tile", parser.value()?.parse()?, 8, 1024)?,
             Long("out") => demo.out = parser.value()?.into(),
@@ -105,27 +130,29 @@ fn demo(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
             other => return Err(other.unexpected()),
         }
     }
+    demo.hosts = hosts.unwrap_or(if demo.connect.is_empty() { demo.hosts } else { 0 });
     if demo.kill_one && demo.hosts == 0 {
         return Err("--kill-one needs a worker: use --hosts 1 or more".into());
     }
     Ok(Command::Demo(demo))
 }
 
-fn worker(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
+fn worker(parser: &mut lexopt::Parser, command: &str) -> Result<Worker, lexopt::Error> {
     let mut worker = Worker::default();
     while let Some(argument) = parser.next()? {
         match argument {
             Long("name") => worker.name = parser.value()?.string()?,
             Long("threads") => worker.threads = parser.value()?.parse()?,
+            Long("timeout") => worker.timeout_ms = parser.value()?.parse()?,
             Long("transport") => worker.transports = Some(parser.value()?.string()?),
             Value(address) if worker.address.is_empty() => worker.address = address.string()?,
             other => return Err(other.unexpected()),
         }
     }
     if worker.address.is_empty() {
-        return Err("worker: the address is missing".into());
+        return Err(format!("{command}: the address is missing").into());
     }
-    Ok(Command::Worker(worker))
+    Ok(worker)
 }
 
 fn between(option: &str, value: u32, least: u32, most: u32) -> Result<u32, lexopt::Error> {
@@ -166,13 +193,16 @@ mod tests {
     #[test]
     fn every_option() {
         let given = line(
-            "demo --hosts 5 --size 640x360 --out a.png --tile 64 --transport shm --kill-one --no-verify",
+            "demo --hosts 5 --size 640x360 --out a.png --tile 64 --transport shm --kill-one --no-verify \
+             --connect a:1 --connect b:2 --timeout 700",
         );
         let expected = Demo {
             hosts: 5,
             scene: Scene { size: Size { width: 640, height: 360 }, edge: 64 },
             out: "a.png".into(),
             transports: Some("shm".to_owned()),
+            connect: vec!["a:1".to_owned(), "b:2".to_owned()],
+            timeout_ms: 700,
             kill_one: true,
             verify: false,
         };
@@ -207,7 +237,21 @@ mod tests {
             name: "w".to_owned(),
             threads: 2,
             transports: Some("shm".to_owned()),
+            timeout_ms: 0,
         };
         assert_eq!(given, Ok(Command::Worker(expected)));
+    }
+
+    #[test]
+    fn servers_and_tokens() {
+        let expected = Worker { address: "lo:0".to_owned(), timeout_ms: 9, ..Worker::default() };
+        assert_eq!(line("serve lo:0 --timeout 9"), Ok(Command::Serve(expected)));
+        assert!(line("serve").unwrap_err().contains("serve: the address"));
+        assert_eq!(line("token"), Ok(Command::Token));
+        assert!(line("token 5").is_err());
+        let Ok(Command::Demo(demo)) = line("demo --connect a:1") else { panic!("no demo") };
+        assert_eq!(demo.hosts, 0);
+        let Ok(Command::Demo(demo)) = line("demo --connect a:1 --hosts 2") else { panic!("no demo") };
+        assert_eq!(demo.hosts, 2);
     }
 }

@@ -35,6 +35,7 @@ pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
         name: "demo".to_owned(),
         worker_threads: threads,
         transports: options.transports.clone(),
+        peer_timeout_ms: options.timeout_ms,
         ..Settings::default()
     })
     .map_err(|why| format!("cannot make a node: {why}"))?;
@@ -71,6 +72,14 @@ pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
     Ok(Outcome { text: summary.text(), complete })
 }
 
+/// Where the workers connect to: only a Unix socket serves shm, only TCP serves tcp.
+fn door(options: &args::Demo) -> &'static str {
+    match options.transports.as_deref() {
+        Some(engines) if engines.split(',').all(|engine| engine.trim() == "tcp") => "127.0.0.1:0",
+        _ => "unix:",
+    }
+}
+
 fn unwritable(file: &Path, why: &io::Error) -> String {
     format!("cannot write {}: {why}", file.display())
 }
@@ -79,13 +88,16 @@ fn unwritable(file: &Path, why: &io::Error) -> String {
 fn gather(node: &Node, options: &args::Demo, threads: u32) -> Result<Crew, String> {
     let address = match options.hosts {
         0 => String::new(),
-        _ => node.listen("unix:").map_err(|why| format!("cannot listen: {why}"))?,
+        _ => node.listen(door(options)).map_err(|why| format!("cannot listen: {why}"))?,
     };
+    for server in &options.connect {
+        node.connect(server).map_err(|why| why.to_string())?;
+    }
     let transports = options.transports.as_deref();
     let crew = Crew::start(&Plan { hosts: options.hosts, address: &address, threads, transports })
         .map_err(|why| format!("cannot start a worker: {why}"))?;
     let deadline = Instant::now() + JOINING;
-    let hosts = options.hosts as usize;
+    let hosts = options.hosts as usize + options.connect.len();
     loop {
         match node.wait_peers(hosts, Duration::from_millis(100)) {
             Ok(()) => return Ok(crew),

@@ -31,12 +31,29 @@ fn main() -> ExitCode {
             }
             Err(why) => fail(&why, FAILED),
         },
+        Ok(args::Command::Serve(options)) => match worker::serve(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => fail(&format!("serve: {why}"), FAILED),
+        },
+        Ok(args::Command::Token) => match token() {
+            Ok(token) => print(&token),
+            Err(why) => fail(&format!("token: {why}"), FAILED),
+        },
         Ok(args::Command::Worker(options)) => match worker::run(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => fail(&format!("{}: {why}", options.name), FAILED),
         },
         Err(why) => fail(&why.to_string(), USAGE),
     }
+}
+
+/// A secret that nobody can guess: 32 random bytes in hexadecimal, and a line's end.
+fn token() -> io::Result<String> {
+    let mut bytes = [0_u8; 32];
+    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    text.push('\n');
+    Ok(text)
 }
 
 /// Prints; a reader that went away (`nrdma --help | head -1`) is no failure.

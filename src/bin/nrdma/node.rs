@@ -79,6 +79,8 @@ pub(crate) struct Settings {
     /// 0: as many as cores; `u32::MAX`: run nothing for others.
     pub(crate) worker_threads: u32,
     pub(crate) transports: Option<String>,
+    /// 0: the default.
+    pub(crate) peer_timeout_ms: u32,
 }
 
 /// A node. Dropping it shuts it down and destroys it.
@@ -117,8 +119,8 @@ impl Node {
             insecure: 0,
             tls: 0,
             cache_idle_bytes: 0,
-            heartbeat_ms: 0,
-            peer_timeout_ms: 0,
+            heartbeat_ms: settings.peer_timeout_ms / 4,
+            peer_timeout_ms: settings.peer_timeout_ms,
             connect_timeout_ms: 0,
             shutdown_timeout_ms: 0,
             gpu_id_base: 0,

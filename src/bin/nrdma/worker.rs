@@ -73,15 +73,40 @@ impl Report {
     }
 }
 
-/// Runs until standard input ends: then the parent is done, or gone.
-pub(crate) fn run(worker: &args::Worker) -> Result<(), Failure> {
+fn node(worker: &args::Worker) -> Result<Node, Failure> {
     let node = Node::new(&Settings {
         name: worker.name.clone(),
         worker_threads: worker.threads,
         transports: worker.transports.clone(),
+        peer_timeout_ms: worker.timeout_ms,
         ..Settings::default()
     })?;
     node.register::<Scene>()?;
+    Ok(node)
+}
+
+/// Serves whoever connects, until killed.
+pub(crate) fn serve(worker: &args::Worker) -> Result<(), Failure> {
+    let named = args::Worker { name: name_of(worker), ..worker.clone() };
+    let node = node(&named)?;
+    let address = node.listen(&worker.address)?;
+    // Who started it need not read it.
+    let _ = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
+    loop {
+        std::thread::park();
+    }
+}
+
+fn name_of(worker: &args::Worker) -> String {
+    match worker.name.as_str() {
+        "" => format!("server at {}", worker.address),
+        name => name.to_owned(),
+    }
+}
+
+/// Runs until standard input ends: then the parent is done, or gone.
+pub(crate) fn run(worker: &args::Worker) -> Result<(), Failure> {
+    let node = node(worker)?;
     node.connect(&worker.address)?;
     wait_for_end();
     let report = Report::from(node.stats()?);

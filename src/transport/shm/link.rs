@@ -395,7 +395,7 @@ impl Link for ShmLink {
     }
 
     fn caps(&self) -> Caps {
-        Caps { maps: true }
+        Caps { maps: true, in_place: false }
     }
 
     fn send(&self, frame: &[u8]) -> Result<()> {

@@ -1,0 +1,181 @@
+//! System calls on streams and interfaces.
+use std::ffi::CStr;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::Instant;
+
+use crate::core::memory::Block;
+use crate::sys::socket::{Ready, Socket};
+
+/// A connected TCP socket; never blocks by itself.
+pub(super) struct Stream(Socket);
+
+/// What a call did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moved {
+    Bytes(usize),
+    /// Nothing now.
+    Later,
+    /// The connection is over.
+    Gone,
+}
+
+impl Moved {
+    fn of(result: isize) -> Self {
+        if let Ok(len) = usize::try_from(result) {
+            return Self::Bytes(len);
+        }
+        match io::Error::last_os_error().kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Self::Later,
+            // Reset, time-out, no way to the host, ...: whatever it is, nothing moves any more.
+            _ => Self::Gone,
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self(Socket::from_descriptor(fd))
+    }
+
+    pub(super) fn into_descriptor(self) -> OwnedFd {
+        self.0.into_descriptor()
+    }
+
+    pub(super) fn raw(&self) -> RawFd {
+        self.0.raw()
+    }
+
+    /// Another descriptor of the same connection.
+    pub(super) fn again(&self) -> io::Result<Self> {
+        // SAFETY: the descriptor is open as long as `self` lives.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.raw()) };
+        Ok(Self::new(fd.try_clone_to_owned()?))
+    }
+
+    /// Sends what there is room for. `more`: something follows at once, so that the last packet may wait for it.
+    pub(super) fn send(&self, bytes: &[u8], more: bool) -> Moved {
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | if more { libc::MSG_MORE } else { 0 };
+        // SAFETY: `bytes` is readable.
+        Moved::of(unsafe { libc::send(self.raw(), bytes.as_ptr().cast(), bytes.len(), flags) })
+    }
+
+    /// Sends a head and `len` bytes of a block from `offset` on; as [`Stream::send`].
+    pub(super) fn send_with(&self, head: &[u8], block: &dyn Block, offset: usize, len: usize) -> Moved {
+        if offset.checked_add(len).is_none_or(|end| end > block.capacity()) {
+            return Moved::Gone;
+        }
+        let body = ptr::with_exposed_provenance_mut::<libc::c_void>(block.address() + offset);
+        let mut parts = [
+            libc::iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() },
+            libc::iovec { iov_base: body, iov_len: len },
+        ];
+        // SAFETY: all zeroes is a valid message header.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len() as _;
+        // SAFETY: both parts are readable during the call: the block's range was checked; nothing is written.
+        Moved::of(unsafe { libc::sendmsg(self.raw(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) })
+    }
+
+    /// Receives what there is; `Gone` at the end.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> Moved {
+        // SAFETY: `buffer` is writable.
+        let got =
+            unsafe { libc::recv(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+        if got == 0 && !buffer.is_empty() { Moved::Gone } else { Moved::of(got) }
+    }
+
+    /// Receives into a block; as [`Stream::receive`].
+    pub(super) fn receive_into(&self, block: &dyn Block, offset: usize, len: usize) -> Moved {
+        if len == 0 || offset.checked_add(len).is_none_or(|end| end > block.capacity()) {
+            return Moved::Later;
+        }
+        let to = ptr::with_exposed_provenance_mut::<libc::c_void>(block.address() + offset);
+        // SAFETY: the range was checked and lives during the call; what others write there at the same time is
+        // unspecified, as in any shared memory.
+        let got = unsafe { libc::recv(self.raw(), to, len, libc::MSG_DONTWAIT) };
+        if got == 0 { Moved::Gone } else { Moved::of(got) }
+    }
+
+    /// Whether the other end hung up or the connection broke.
+    pub(super) fn is_hung_up(&self) -> bool {
+        self.events(libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    /// Whether there is room to send.
+    pub(super) fn has_room(&self) -> bool {
+        self.events(libc::POLLOUT) != 0
+    }
+
+    fn events(&self, what: libc::c_short) -> libc::c_short {
+        let mut poll = libc::pollfd { fd: self.raw(), events: what, revents: 0 };
+        // SAFETY: one entry, valid for writes.
+        unsafe { libc::poll(&mut poll, 1, 0) };
+        poll.revents
+    }
+
+    /// Waits until it can be read or written or is over; false: the deadline came first.
+    pub(super) fn wait(&self, what: Ready, deadline: Instant) -> bool {
+        // An error would be told by the call that is tried next.
+        self.0.wait(what, deadline).unwrap_or(true)
+    }
+
+    pub(super) fn shutdown(&self) {
+        self.0.shutdown();
+    }
+}
+
+/// An address of an interface that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    pub(super) address: IpAddr,
+}
+
+/// The addresses of this host.
+pub(super) fn interfaces() -> io::Result<Vec<Interface>> {
+    let mut first: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: `first` is writable.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    // SAFETY: a node of the list that getifaddrs made, or null at its end.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        if entry.ifa_flags & libc::IFF_UP as libc::c_uint != 0
+            && let Some(address) = address_of(entry.ifa_addr)
+        {
+            // SAFETY: the list's names are C strings.
+            let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+            found.push(Interface { name, address });
+        }
+    }
+    // SAFETY: made by getifaddrs, and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// What a socket address of the list above says.
+fn address_of(raw: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: null, or an address that begins with its family.
+    let family = unsafe { raw.as_ref() }?.sa_family;
+    match i32::from(family) {
+        libc::AF_INET => {
+            // SAFETY: an address of that family has that type.
+            let v4 = unsafe { raw.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: an address of that family has that type.
+            let v6 = unsafe { raw.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
+        }
+        _ => None,
+    }
+}
