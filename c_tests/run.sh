@@ -13,7 +13,8 @@ PACKAGES=(
     valgrind            # the C tests again
     abigail-tools       # abidw, abidiff
     libx11-dev          # macros that the headers must live with
-    ucx-utils           # ucx_perftest, for the benches
+    iproute2            # hosts in network namespaces
+    ucx-utils iperf3    # what the benches measure against
 )
 STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan)
 # What ThreadSanitizer runs: reference counts, the cache, the rings.
