@@ -469,19 +469,20 @@ fn homes_closed_while_threads_use_them_leave_nothing() {
     let weak = Arc::downgrade(&home);
     let start = Barrier::new(3);
     thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                start.wait();
-                while let Ok(lease) = home.get(Kind::Private, 65536, -1) {
-                    drop(Home::view(lease.carrier(), 0, 1).unwrap());
-                }
-            });
-        }
+        let work = || {
+            start.wait();
+            while let Ok(lease) = home.get(Kind::Private, 65536, -1) {
+                drop(Home::view(lease.carrier(), 0, 1).unwrap());
+            }
+        };
+        let hands = [scope.spawn(work), scope.spawn(work)];
         start.wait();
         for _ in 0..1000 {
             drop(home.get(Kind::Private, 4096, -1).unwrap());
         }
         home.close(closed());
+        // The end of the scope does not wait for what the threads do at their end.
+        hands.into_iter().for_each(|hand| hand.join().unwrap());
     });
     drop(home);
     assert!(weak.upgrade().is_none());
