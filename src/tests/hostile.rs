@@ -325,9 +325,13 @@ fn every_fragment_ends_once_whatever_is_said_of_it() {
                 asked.join().unwrap()
             });
             let failures = ends.failed.lock().unwrap().len() as u64;
-            // One that ended without a result is told to nobody.
-            let silent = u64::from(id == 102);
-            assert_eq!(ends.received.load(SeqCst) + failures + silent, 3, "{id}");
+            let told = ends.received.load(SeqCst) + failures;
+            match id {
+                // One that ended without a result is told to nobody. A second such word is a breach while the
+                // first is not dealt with, and too late after that.
+                102 => assert!(told <= 2, "{told}"),
+                _ => assert_eq!(told, 3, "{id}"),
+            }
         }
     });
 }
