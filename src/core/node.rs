@@ -144,6 +144,9 @@ impl Node {
     /// A node that listens to nothing and is connected to nobody.
     pub(crate) fn create(config: Config, mut backends: Backends, make: Make) -> Result<Arc<Self>> {
         backends.engines = choose_engines(&backends.engines, &config.transports)?;
+        if let [only] = backends.engines.as_slice() {
+            only.insist();
+        }
         let [a, b] = halves((backends.random)()?);
         let host_id = match config.host_id {
             0 => u32::try_from(b & 0x7fff_ffff).unwrap_or(1).max(1),
