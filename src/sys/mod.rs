@@ -1,6 +1,8 @@
 //! The operating system, in calls that cannot be used wrongly.
 pub(crate) mod clock;
+pub(crate) mod descriptors;
 pub(crate) mod environment;
+pub(crate) mod interfaces;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod map;
@@ -8,4 +10,5 @@ pub(crate) mod random;
 pub(crate) mod runtime_dir;
 pub(crate) mod signals;
 pub(crate) mod socket;
+pub(crate) mod timer;
 pub(crate) mod wait;
