@@ -20,7 +20,7 @@ const MESSAGE: u32 = 110;
 /// The longest header that is looked at.
 const MAX_HEADER: usize = 256;
 /// The most bytes that come with a message; more are asked for by their receiver.
-pub(super) const MAX_EAGER: usize = 4096;
+pub(super) const MAX_EAGER: usize = 64 << 10;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
