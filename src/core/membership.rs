@@ -204,7 +204,6 @@ impl Node {
             host_id: self.host_id(),
             credits: u32::try_from(self.config.workers).map_or(u32::MAX, |n| if n == 0 { 0 } else { n + 1 }),
             classes: self.class_ids(),
-            process: [0; 16],
         };
         let cookie;
         let policy = match &self.config.token {
@@ -224,12 +223,9 @@ impl Node {
     fn admit_link(
         self: &Arc<Self>,
         agreed: Agreed,
-        control: Box<dyn Control>,
+        mut control: Box<dyn Control>,
         deadline: Instant,
     ) -> Result<Arc<Peer>> {
-        let Some(engine) = self.backends.engines.get(agreed.engine) else {
-            return Err(Error::protocol("the other end chose an engine that was not offered"));
-        };
         let address = control.address();
         let token = self.next();
         let seat = Seat {
@@ -238,18 +234,12 @@ impl Node {
             progress: Arc::clone(&self.progress),
             direct: Arc::clone(self) as Arc<dyn Direct>,
         };
-        let link = engine.attach(&agreed.session, control, &seat, deadline)?;
-        let better: Vec<String> =
-            agreed.why_not.iter().map(|(engine, why)| format!("{engine} not: {why}")).collect();
-        log::info!(
-            "host {} ({}) connected by {}{}{}",
-            agreed.peer.host_id,
-            agreed.peer.name,
-            link.engine(),
-            if better.is_empty() { "" } else { "; " },
-            better.join("; ")
-        );
-        let Hello { name, instance, host_id, credits, classes, .. } = agreed.peer;
+        let Agreed { peer, session, rounds } = agreed;
+        let outcome = rounds.meet(control.as_mut(), &session, &seat, deadline)?;
+        let link = outcome.met.start(control)?;
+        let better = outcome.why_not.iter().map(|(engine, why)| format!("; {engine} not: {why}"));
+        let Hello { name, instance, host_id, credits, classes } = peer;
+        log::info!("host {host_id} ({name}) connected by {}{}", link.engine(), better.collect::<String>());
         self.join(Identity { host_id, name, address, instance, credits, classes }, token, link)
     }
 

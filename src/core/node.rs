@@ -21,7 +21,7 @@ use super::scheduler::{self, Work, inside_callback};
 use super::shared::Make;
 use super::sleeper::Sleeper;
 use super::stats::{Tally, read};
-use super::transport::{Engine, Listener, Network, Waiter};
+use super::transport::{Candidate, Control, Engine, Listener, Network, Session, Waiter};
 use super::wire::frame::{Frame, Uuid};
 
 /// The backends that a node is built on; `crate::backends` makes them.
@@ -586,9 +586,9 @@ fn choose_engines(all: &[Arc<dyn Engine>], names: &[String]) -> Result<Vec<Arc<d
     if let Some(odd) = names.iter().find(|name| !KNOWN.contains(&name.as_str())) {
         return Err(Error::invalid(format!("transport '{odd}' is not one of {}", KNOWN.join(", "))));
     }
-    let chosen: Vec<_> =
-        names.iter().filter_map(|name| all.iter().find(|engine| engine.name() == name)).cloned().collect();
-    if chosen.is_empty() {
+    let find = |name: &String| all.iter().position(|engine| engine.name() == name);
+    let places: Vec<usize> = names.iter().filter_map(find).collect();
+    if places.is_empty() {
         let have: Vec<&str> = all.iter().map(|engine| engine.name()).collect();
         let text = format!(
             "none of the transports '{}' is in this build, which has {}",
@@ -597,5 +597,34 @@ fn choose_engines(all: &[Arc<dyn Engine>], names: &[String]) -> Result<Vec<Arc<d
         );
         return Err(Error::new(Kind::NotSupported, text));
     }
-    Ok(chosen)
+    Ok(with_left_out(all, &places))
+}
+
+/// The chosen ones in their order. Before each, those that are better by nature but were not chosen: both ends
+/// shall be able to say why they are not used.
+fn with_left_out(all: &[Arc<dyn Engine>], places: &[usize]) -> Vec<Arc<dyn Engine>> {
+    let mut engines: Vec<Arc<dyn Engine>> = Vec::new();
+    let mut seen = 0;
+    for place in places {
+        for (at, engine) in all.iter().enumerate().take(*place).skip(seen) {
+            if !places.contains(&at) {
+                engines.push(Arc::new(LeftOut(engine.name())));
+            }
+        }
+        seen = seen.max(*place);
+        engines.extend(all.get(*place).cloned());
+    }
+    engines
+}
+
+/// An engine that the node's settings exclude.
+struct LeftOut(&'static str);
+
+impl Engine for LeftOut {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+    fn offer(&self, _: &Session, _: &dyn Control) -> Result<Box<dyn Candidate>> {
+        Err(Error::new(Kind::NotSupported, "left out by its transports (NRDMA_TRANSPORTS)"))
+    }
 }

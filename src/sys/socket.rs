@@ -221,6 +221,40 @@ impl Socket {
         }
     }
 
+    /// As [`Socket::send`], but waits for room.
+    pub(crate) fn send_until(
+        &self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> io::Result<()> {
+        loop {
+            match self.send(bytes, descriptors) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait_until(Ready::Write, deadline)?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`Socket::receive`], but waits for a message.
+    pub(crate) fn receive_until(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<Received> {
+        let mut resets = 0;
+        loop {
+            match self.receive(buffer) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait_until(Ready::Read, deadline)?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // Told once, and before what the peer sent in time (its reason, perhaps).
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset && resets == 0 => resets += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn wait_until(&self, what: Ready, deadline: Instant) -> io::Result<()> {
+        if self.wait(what, deadline)? { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
+    }
+
     /// Hangs up both ways; the other end sees it at once, also when a child process still has the descriptor.
     pub(crate) fn shutdown(&self) {
         // SAFETY: no pointers. Failing means that it was not connected any more.

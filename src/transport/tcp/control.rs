@@ -134,10 +134,10 @@ impl Control for Channel {
             return Ok(false);
         };
         let expected = registry::check(&proof, &self.address)?;
-        self.send(&expected.answer, &[], deadline)?;
         let copy = self.stream.again().map_err(|e| {
             Error::new(Kind::OutOfMemory, format!("{}: {e}; raise the limit of open files", self.address))
         })?;
+        self.send(&expected.answer, &[], deadline)?;
         expected.hand_over(copy);
         Ok(true)
     }

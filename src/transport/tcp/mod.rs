@@ -14,12 +14,11 @@ mod watch;
 
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use crate::core::error::{Error, Kind, Result};
-use crate::core::transport::{Control, Engine, Link, Listener, Network, Seat, Session};
+use crate::core::transport::{Candidate, Control, Engine, Listener, Network, Session};
 use address::Address;
 use control::Channel;
 
@@ -177,18 +176,14 @@ impl Engine for TcpEngine {
         "tcp"
     }
 
-    fn unfit(&self, _session: &Session, control: &dyn Control) -> Option<String> {
-        control.more_at().is_none().then(|| format!("{} is no host:port address", control.address()))
-    }
-
-    fn attach(
-        &self,
-        session: &Session,
-        control: Box<dyn Control>,
-        seat: &Seat,
-        deadline: Instant,
-    ) -> Result<Arc<dyn Link>> {
-        Ok(attach::attach(session, control, seat, deadline)?)
+    fn offer(&self, _session: &Session, control: &dyn Control) -> Result<Box<dyn Candidate>> {
+        match control.more_at() {
+            Some(_) => Ok(Box::new(attach::Opening)),
+            None => {
+                let text = format!("{} is no host:port address", control.address());
+                Err(Error::new(Kind::NotSupported, text))
+            }
+        }
     }
 }
 
