@@ -12,8 +12,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 fn node(host_id: u32, transports: &[&str]) -> Arc<Node> {
     let transports = transports.iter().map(|name| (*name).to_owned()).collect();
-    let config =
-        Config { name: format!("n{host_id}"), host_id, workers: 1, transports, ..Config::default() };
+    let config = Config { name: format!("n{host_id}"), host_id, workers: 1, transports, ..Config::default() };
     Node::create(config, crate::backends(), abi::buffer::make).unwrap()
 }
 

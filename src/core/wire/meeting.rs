@@ -284,7 +284,8 @@ impl Meeting<'_, '_> {
             Ok((sealed::WORD, word, shares)) => Ok((word, shares)),
             Ok((sealed::VERDICT, body, _)) => {
                 let verdict = decode_verdict(&body).map_err(|error| self.broke(error))?;
-                let why = verdict.clone().err().unwrap_or_else(|| "the other end has said its last word".into());
+                let why =
+                    verdict.clone().err().unwrap_or_else(|| "the other end has said its last word".into());
                 self.verdict = Some(verdict);
                 Err(Error::new(Kind::NotSupported, why))
             }

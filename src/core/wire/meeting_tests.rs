@@ -23,15 +23,8 @@ pub(crate) fn attach(
     let theirs = ours.offer().to_vec();
     let names = Names { own: "own".into(), peer: "peer".into() };
     let mut talk = SealedTalk { control: control.as_mut(), deadline, seals: seals(session)? };
-    let meeting = Meeting {
-        talk: &mut talk,
-        session,
-        seat,
-        theirs: &theirs,
-        deadline,
-        verdict: None,
-        broken: None,
-    };
+    let meeting =
+        Meeting { talk: &mut talk, session, seat, theirs: &theirs, deadline, verdict: None, broken: None };
     round(meeting, ours, &names)?.map_err(Error::protocol)?.start(control)
 }
 
@@ -133,7 +126,9 @@ impl Candidate for Part {
         for act in &self.1 {
             match act {
                 Say => meeting.say(b"word", &[])?,
-                Hear => drop(meeting.hear_word::<0>(b"word")?),
+                Hear => {
+                    meeting.hear_word::<0>(b"word")?;
+                }
                 Wait => thread::sleep(meeting.deadline().saturating_duration_since(Instant::now())),
                 Fail(why) => return Err(Error::new(Kind::Unreachable, *why)),
             }

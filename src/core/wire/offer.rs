@@ -44,7 +44,10 @@ impl Offer {
 }
 
 /// Our own engines, each with its part in this connection.
-pub(super) struct Offers(pub(super) Vec<(String, Result<Box<dyn Candidate>, String>)>);
+pub(super) struct Offers(pub(super) Vec<Own>);
+
+/// An engine's name, and its part or why it has none.
+type Own = (String, Result<Box<dyn Candidate>, String>);
 
 impl Offers {
     pub(super) fn collect(engines: &[Arc<dyn Engine>], session: &Session, control: &dyn Control) -> Self {
