@@ -20,6 +20,7 @@ pub(crate) mod memory;
 pub(crate) mod node;
 pub(crate) mod peer;
 pub(crate) mod pool;
+mod preference;
 pub(crate) mod region;
 pub(crate) mod registry;
 pub(crate) mod remote;

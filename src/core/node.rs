@@ -15,13 +15,14 @@ use super::lead::Lead;
 use super::memory::{Memory, Span};
 use super::peer::Peer;
 use super::pool::Pool;
+use super::preference;
 use super::registry::Registered;
 use super::run::Run;
 use super::scheduler::{self, Work, inside_callback};
 use super::shared::Make;
 use super::sleeper::Sleeper;
 use super::stats::{Tally, read};
-use super::transport::{Candidate, Control, Engine, Listener, Network, Session, Waiter};
+use super::transport::{Engine, Listener, Network, Waiter};
 use super::wire::frame::{Frame, Uuid};
 
 /// The backends that a node is built on; `crate::backends` makes them.
@@ -143,7 +144,7 @@ fn pool(
 impl Node {
     /// A node that listens to nothing and is connected to nobody.
     pub(crate) fn create(config: Config, mut backends: Backends, make: Make) -> Result<Arc<Self>> {
-        backends.engines = choose_engines(&backends.engines, &config.transports)?;
+        backends.engines = preference::engines(&backends.engines, &config.transports)?;
         let [a, b] = halves((backends.random)()?);
         let host_id = match config.host_id {
             0 => u32::try_from(b & 0x7fff_ffff).unwrap_or(1).max(1),
@@ -575,56 +576,4 @@ fn halves(bytes: [u8; 16]) -> [u64; 2] {
     let low = u64::try_from(word & u128::from(u64::MAX)).unwrap_or_default();
     let high = u64::try_from(word >> 64).unwrap_or_default();
     [low.max(1), high]
-}
-
-/// The engines that the names allow, in their order.
-fn choose_engines(all: &[Arc<dyn Engine>], names: &[String]) -> Result<Vec<Arc<dyn Engine>>> {
-    if names.is_empty() {
-        return Ok(all.to_vec());
-    }
-    const KNOWN: [&str; 4] = ["inproc", "shm", "ucx", "tcp"];
-    if let Some(odd) = names.iter().find(|name| !KNOWN.contains(&name.as_str())) {
-        return Err(Error::invalid(format!("transport '{odd}' is not one of {}", KNOWN.join(", "))));
-    }
-    let find = |name: &String| all.iter().position(|engine| engine.name() == name);
-    let places: Vec<usize> = names.iter().filter_map(find).collect();
-    if places.is_empty() {
-        let have: Vec<&str> = all.iter().map(|engine| engine.name()).collect();
-        let text = format!(
-            "none of the transports '{}' is in this build, which has {}",
-            names.join(","),
-            have.join(", ")
-        );
-        return Err(Error::new(Kind::NotSupported, text));
-    }
-    Ok(with_left_out(all, &places))
-}
-
-/// The chosen ones in their order. Before each, those that are better by nature but were not chosen: both ends
-/// shall be able to say why they are not used.
-fn with_left_out(all: &[Arc<dyn Engine>], places: &[usize]) -> Vec<Arc<dyn Engine>> {
-    let mut engines: Vec<Arc<dyn Engine>> = Vec::new();
-    let mut seen = 0;
-    for place in places {
-        for (at, engine) in all.iter().enumerate().take(*place).skip(seen) {
-            if !places.contains(&at) {
-                engines.push(Arc::new(LeftOut(engine.name())));
-            }
-        }
-        seen = seen.max(*place);
-        engines.extend(all.get(*place).cloned());
-    }
-    engines
-}
-
-/// An engine that the node's settings exclude.
-struct LeftOut(&'static str);
-
-impl Engine for LeftOut {
-    fn name(&self) -> &'static str {
-        self.0
-    }
-    fn offer(&self, _: &Session, _: &dyn Control) -> Result<Box<dyn Candidate>> {
-        Err(Error::new(Kind::NotSupported, "left out by its transports (NRDMA_TRANSPORTS)"))
-    }
 }
