@@ -162,10 +162,13 @@ impl Node {
         if control.is_remote() {
             self.check_trust(address)?;
         }
+        let passage = self.passing.enter(control.as_ref());
         let claim = Claim::new(self);
-        let agreed = self.shake_hands(control.as_mut(), deadline, &claim, handshake::connect)?;
-        let peer = self.admit_link(agreed, control, deadline)?;
-        drop(claim);
+        let agreed = self.shake_hands(control.as_mut(), deadline, &claim, handshake::connect);
+        let peer = agreed.and_then(|agreed| self.admit_link(agreed, control, deadline));
+        // A node that ends hangs up on its own.
+        let peer = peer.map_err(|error| self.check_running().err().unwrap_or(error))?;
+        drop((claim, passage));
         // So that both ends know each other when this returns.
         if let Err(error) = peer.wait_answer(deadline) {
             self.leave(&peer);
@@ -339,6 +342,7 @@ impl Node {
             let deadline = Instant::now() + handshake::TIME_LIMIT.min(node.config.connect_timeout);
             let from = control.address();
             survive("the thread of a new connection", || {
+                let _passage = node.passing.enter(control.as_ref());
                 let claim = Claim::new(&node);
                 let proven = match control.claim(deadline) {
                     Ok(true) => Ok(None),
@@ -354,13 +358,19 @@ impl Node {
                     Ok(None) => Ok(()),
                     Err(error) => Err(error),
                 };
-                if let Err(error) = joined {
+                if let Err(error) = joined
+                    && node.check_running().is_ok()
+                {
                     node.complain(&from, &error);
                 }
             });
         };
-        if let Err(error) = std::thread::Builder::new().name("nrdma-hello".into()).spawn(greeting) {
-            log::warn!("no thread for a new connection: {error}");
+        match std::thread::Builder::new().name("nrdma-hello".into()).spawn(greeting) {
+            Ok(thread) => self.passing.keep(thread),
+            Err(error) => self.complain(
+                "a stranger",
+                &Error::new(Kind::OutOfMemory, format!("no thread for a new connection: {error}")),
+            ),
         }
     }
 

@@ -18,6 +18,7 @@ pub(crate) mod magazine;
 pub(crate) mod membership;
 pub(crate) mod memory;
 pub(crate) mod node;
+mod passing;
 pub(crate) mod peer;
 pub(crate) mod pool;
 mod preference;

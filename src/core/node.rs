@@ -13,6 +13,7 @@ use super::home::{Home, Shared};
 use super::job::{Class, Job, Mode, Spec, class_text};
 use super::lead::Lead;
 use super::memory::{Memory, Span};
+use super::passing::Passing;
 use super::peer::Peer;
 use super::pool::Pool;
 use super::preference;
@@ -105,6 +106,7 @@ pub(crate) struct Node {
     pub(super) claims: Mutex<Vec<(u32, u64)>>,
     next: AtomicU64,
     pub(super) strangers: AtomicU32,
+    pub(super) passing: Passing,
     /// When a connection that came to nothing was last logged, and how many were not.
     pub(super) complaints: Mutex<(Option<Instant>, u64)>,
     pub(super) callback: RwLock<Option<PeerCallback>>,
@@ -184,6 +186,7 @@ impl Node {
             claims: Mutex::default(),
             next: AtomicU64::new(1),
             strangers: AtomicU32::new(0),
+            passing: Passing::default(),
             complaints: Mutex::default(),
             callback: RwLock::default(),
             life: AtomicU32::new(Life::Running as u32),
@@ -471,7 +474,7 @@ impl Node {
     /// Threads of the node.
     pub(crate) fn threads(&self) -> u64 {
         let progress = u64::from(lock(&self.progress_thread).is_some());
-        (self.executors.threads() + self.deliverers.threads()) as u64 + progress
+        (self.executors.threads() + self.deliverers.threads() + self.passing.threads()) as u64 + progress
     }
 
     // ---- the end
@@ -487,6 +490,7 @@ impl Node {
         }
         let listeners = std::mem::take(&mut *lock(&self.listeners));
         listeners.into_values().for_each(|listener| self.progress.unwatch(listener.source()));
+        self.passing.cut();
         for run in self.runs() {
             run.stop(shut_down());
         }
@@ -508,14 +512,16 @@ impl Node {
             // A panic there was caught and logged.
             let _ = thread.join();
         }
+        // Nobody makes new ones any more; what they still do may be work for deliverers.
+        let passing = self.passing.join(deadline);
         self.deliverers.stop();
         let deliverers = self.deliverers.join(deadline);
         self.lead.clear();
         if executors == 0 {
             self.executors.clear();
         }
-        if jobs + executors + deliverers > 0 {
-            return Err(self.stuck(jobs, executors, deliverers));
+        if jobs + executors + deliverers + passing > 0 {
+            return Err(self.stuck(jobs, executors, deliverers, passing));
         }
         self.life.store(Life::Stopped as u32, Ordering::Release);
         Ok(())
@@ -536,11 +542,12 @@ impl Node {
         }
     }
 
-    fn stuck(&self, jobs: usize, executors: usize, deliverers: usize) -> Error {
+    fn stuck(&self, jobs: usize, executors: usize, deliverers: usize, passing: usize) -> Error {
         let stats = self.shared.stats();
         let text = format!(
-            "the node did not end in time: {jobs} jobs, {executors} executors ({} inside callbacks) and \
-             {deliverers} deliverers ({} inside callbacks) are left, {} buffers are out",
+            "the node did not end in time: {jobs} jobs, {executors} executors ({} inside callbacks), \
+             {deliverers} deliverers ({} inside callbacks) and {passing} new connections are left, {} buffers \
+             are out",
             self.executors.busy(),
             self.deliverers.busy(),
             stats.live_buffers

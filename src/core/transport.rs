@@ -200,8 +200,17 @@ pub(crate) trait Control: Send {
     fn claim(&mut self, _deadline: Instant) -> Result<bool> {
         Ok(false)
     }
+    /// By which another thread ends it.
+    fn breaker(&self) -> Arc<dyn Breaker>;
     /// Gives up the descriptor itself.
     fn into_share(self: Box<Self>) -> Share;
+}
+
+/// Ends a control channel that another thread has: whoever waits there gets an error at once, and the other end
+/// sees a hang-up. Without effect once the channel is dropped or was given up.
+pub(crate) trait Breaker: Send + Sync {
+    /// Hangs up.
+    fn cut(&self);
 }
 
 /// A listening address; dropping it stops listening and removes what it left in the file system.

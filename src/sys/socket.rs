@@ -6,7 +6,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use crate::core::transport::Breaker;
 
 /// Descriptors that one message carries at most.
 pub(crate) const MAX_DESCRIPTORS: usize = 4;
@@ -73,6 +76,44 @@ pub(crate) struct Received {
 pub(crate) enum Ready {
     Read,
     Write,
+}
+
+/// By which another thread hangs up a socket that it does not own. Whoever owns the socket drops the guard
+/// before the socket.
+pub(crate) struct Cut(Mutex<Option<RawFd>>);
+
+impl Cut {
+    fn lock(&self) -> MutexGuard<'_, Option<RawFd>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Breaker for Cut {
+    fn cut(&self) {
+        if let Some(fd) = *self.lock() {
+            // SAFETY: no pointers; the descriptor is open as long as it is named here.
+            unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+        }
+    }
+}
+
+/// Ends what a [`Cut`] can do.
+pub(crate) struct CutGuard(Arc<Cut>);
+
+impl CutGuard {
+    pub(crate) fn new(fd: RawFd) -> Self {
+        Self(Arc::new(Cut(Mutex::new(Some(fd)))))
+    }
+
+    pub(crate) fn cut(&self) -> Arc<Cut> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for CutGuard {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
 }
 
 /// One socket; closed on drop.

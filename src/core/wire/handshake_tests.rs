@@ -4,7 +4,7 @@ use std::thread;
 
 use super::*;
 use crate::core::memory::Share;
-use crate::core::transport::{Candidate, Meeting, Met};
+use crate::core::transport::{Breaker, Candidate, Meeting, Met};
 
 pub(crate) type Wire = Box<dyn FnMut(usize, &mut Vec<u8>) + Send>;
 
@@ -49,6 +49,9 @@ impl Control for Fake {
     }
     fn address(&self) -> String {
         "unix:@fake".into()
+    }
+    fn breaker(&self) -> Arc<dyn Breaker> {
+        unreachable!()
     }
     fn into_share(self: Box<Self>) -> Share {
         unreachable!()

@@ -1,15 +1,18 @@
 //! A connected Unix socket as a control channel.
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::Share;
-use crate::core::transport::Control;
-use crate::sys::socket::{self, MAX_DESCRIPTORS, MAX_MESSAGE, Socket};
+use crate::core::transport::{Breaker, Control};
+use crate::sys::socket::{self, CutGuard, MAX_DESCRIPTORS, MAX_MESSAGE, Socket};
 
 /// One connection before an engine takes it over.
 pub(super) struct Channel {
+    // Before what it guards.
+    guard: CutGuard,
     socket: Socket,
     peer_uid: u32,
     address: String,
@@ -23,7 +26,7 @@ impl Channel {
                 format!("{address}: the kernel does not tell whose the peer is: {e}"),
             )
         })?;
-        Ok(Self { socket, peer_uid, address })
+        Ok(Self { guard: CutGuard::new(socket.raw()), socket, peer_uid, address })
     }
 
     fn failed(&self, e: &io::Error) -> Error {
@@ -81,6 +84,10 @@ impl Control for Channel {
 
     fn carries_shares(&self) -> bool {
         true
+    }
+
+    fn breaker(&self) -> Arc<dyn Breaker> {
+        self.guard.cut()
     }
 
     fn into_share(self: Box<Self>) -> Share {
