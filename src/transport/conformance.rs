@@ -543,6 +543,10 @@ fn the_handshake_picks_inproc_here() {
 }
 
 #[cfg(test)]
+#[path = "meeting_tests.rs"]
+mod meetings;
+
+#[cfg(test)]
 #[path = "shm/process_tests.rs"]
 mod processes;
 

@@ -14,10 +14,22 @@ const LONG: Duration = Duration::from_secs(20);
 pub(crate) fn attach(
     engine: &dyn Engine,
     session: &Session,
-    mut control: Box<dyn Control>,
+    control: Box<dyn Control>,
     seat: &Seat,
     deadline: Instant,
 ) -> Result<Arc<dyn Link>> {
+    let (met, control) = attach_to(engine, session, control, seat, deadline)?;
+    met.start(control)
+}
+
+/// As `attach`, up to the last word before the start.
+pub(crate) fn attach_to(
+    engine: &dyn Engine,
+    session: &Session,
+    mut control: Box<dyn Control>,
+    seat: &Seat,
+    deadline: Instant,
+) -> Result<(Box<dyn Met>, Box<dyn Control>)> {
     let ours = engine.offer(session, control.as_ref())?;
     // Both ends are alike: what one offers the other does.
     let theirs = ours.offer().to_vec();
@@ -25,7 +37,8 @@ pub(crate) fn attach(
     let mut talk = SealedTalk { control: control.as_mut(), deadline, seals: seals(session)? };
     let meeting =
         Meeting { talk: &mut talk, session, seat, theirs: &theirs, deadline, verdict: None, broken: None };
-    round(meeting, ours, &names)?.map_err(Error::protocol)?.start(control)
+    let met = round(meeting, ours, &names)?.map_err(Error::protocol)?;
+    Ok((met, control))
 }
 
 fn seals(session: &Session) -> Result<Seals> {

@@ -36,7 +36,7 @@ fn path(directory: &Path, session: &Session) -> PathBuf {
 
 impl Door {
     pub(super) fn open(directory: &Path, session: &Session) -> Result<Self> {
-        sweep(directory);
+        sweep(directory, LEFT_BEHIND);
         let path = path(directory, session);
         let failed = |e: io::Error| {
             let text = format!("no socket can be made at {}: {e}", path.display());
@@ -157,7 +157,7 @@ fn broken(e: &io::Error) -> Error {
 }
 
 /// Removes sockets of processes that were killed before they could.
-fn sweep(directory: &Path) {
+fn sweep(directory: &Path, left_behind: Duration) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let now = SystemTime::now();
     for entry in entries.take(SWEEP).flatten() {
@@ -166,10 +166,14 @@ fn sweep(directory: &Path) {
         }
         let old = |m: fs::Metadata| {
             let age = m.modified().ok().and_then(|made| now.duration_since(made).ok());
-            m.file_type().is_socket() && m.uid() == socket::own_uid() && age.is_some_and(|a| a > LEFT_BEHIND)
+            m.file_type().is_socket() && m.uid() == socket::own_uid() && age.is_some_and(|a| a > left_behind)
         };
         if fs::symlink_metadata(entry.path()).is_ok_and(old) {
             let _ = fs::remove_file(entry.path());
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "door_tests.rs"]
+mod tests;
