@@ -15,6 +15,7 @@ PACKAGES=(
     libx11-dev          # macros that the headers must live with
     iproute2            # hosts in network namespaces
     ucx-utils iperf3    # what the benches measure against
+    libopenmpi-dev openmpi-bin    # the example under MPI
 )
 STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan)
 # What ThreadSanitizer runs: reference counts, the cache, the rings.
