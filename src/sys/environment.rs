@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 unsafe extern "C" {
-    static mut environ: *mut *mut c_char;
+    /// The C library's; one pointer, which others read and write as one word too.
+    static environ: AtomicPtr<*mut c_char>;
 }
 
 /// One window at a time.
@@ -88,9 +89,8 @@ impl Drop for Window<'_> {
 }
 
 fn variable() -> &'static AtomicPtr<*mut c_char> {
-    // SAFETY: the C library's variable is an aligned pointer and lives as long as the process; others read and
-    // write it as one word too.
-    unsafe { AtomicPtr::from_ptr(&raw mut environ) }
+    // SAFETY: an aligned pointer that lives as long as the process.
+    unsafe { &environ }
 }
 
 /// The entries of an array that ends with null.
@@ -125,3 +125,7 @@ fn text<'a>(entry: *mut c_char) -> &'a [u8] {
 fn name(entry: &[u8]) -> &[u8] {
     entry.split(|&byte| byte == b'=').next().unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "environment_tests.rs"]
+mod tests;

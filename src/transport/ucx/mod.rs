@@ -2,8 +2,12 @@
 // The engine comes over this.
 #![allow(dead_code)]
 mod ffi;
-#[cfg(all(test, not(any(loom, tsan))))]
+#[cfg(test)]
+#[cfg(not(any(loom, tsan)))]
 mod ffi_tests;
 mod functions;
+#[cfg(test)]
+#[cfg(not(any(loom, tsan)))]
+mod host_tests;
 mod library;
 mod status;
