@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::core::transport::Breaker;
+use crate::core::transport::{Breaker, Source};
 
 /// Descriptors that one message carries at most.
 pub(crate) const MAX_DESCRIPTORS: usize = 4;
@@ -101,10 +101,6 @@ impl Breaker for Cut {
 pub(crate) struct CutGuard(Arc<Cut>);
 
 impl CutGuard {
-    pub(crate) fn new(fd: RawFd) -> Self {
-        Self(Arc::new(Cut(Mutex::new(Some(fd)))))
-    }
-
     pub(crate) fn cut(&self) -> Arc<Cut> {
         Arc::clone(&self.0)
     }
@@ -150,6 +146,16 @@ impl Socket {
 
     pub(crate) fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+
+    /// By which others may hang up; to be dropped before the socket.
+    pub(crate) fn guard(&self) -> CutGuard {
+        CutGuard(Arc::new(Cut(Mutex::new(Some(self.raw())))))
+    }
+
+    /// For a waiter.
+    pub(crate) fn source(&self) -> Source {
+        Source(self.raw())
     }
 
     /// Permissions that the socket's file will be made with by `bind` (less the umask).

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::auth::{Role, Transcript};
 use super::super::handshake::tests::{Fake, Setup, pair, shake_over, shake_over_kept};
 use super::*;
-use crate::core::transport::{Direct, Engine, Incoming, Link, Waiter};
+use crate::core::transport::{Direct, Engine, Incoming, Link, Source, Waiter};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -63,13 +63,13 @@ impl Liar {
 
 struct Nobody;
 impl Waiter for Nobody {
-    fn watch(&self, _: i32, _: u64, _: bool) -> Result<()> {
+    fn watch(&self, _: Source, _: u64, _: bool) -> Result<()> {
         Ok(())
     }
-    fn watch_for(&self, _: i32, _: u64, _: bool, _: bool) -> Result<()> {
+    fn watch_for(&self, _: Source, _: u64, _: bool, _: bool) -> Result<()> {
         Ok(())
     }
-    fn unwatch(&self, _: i32) {}
+    fn unwatch(&self, _: Source) {}
     fn wait(&self, _: Option<Duration>, _: &mut Vec<u64>) {}
     fn wake(&self) {}
 }

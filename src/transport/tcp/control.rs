@@ -4,8 +4,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::registry;
 use super::sys::{Moved, Stream};
-use super::{descriptor, registry};
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::Share;
 use crate::core::transport::{Breaker, ChannelProof, Control};
@@ -32,9 +32,9 @@ impl Channel {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let more_at = if connector { peer } else { own };
-        let stream = Stream::new(descriptor(stream));
+        let stream = Stream::from(stream);
         Ok(Self {
-            guard: CutGuard::new(stream.raw()),
+            guard: stream.guard(),
             stream,
             address: peer.to_string(),
             more_at,
@@ -152,6 +152,6 @@ impl Control for Channel {
     }
 
     fn into_share(self: Box<Self>) -> Share {
-        self.stream.into_descriptor()
+        self.stream.into_share()
     }
 }

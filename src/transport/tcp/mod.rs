@@ -14,12 +14,11 @@ mod sys;
 mod watch;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use crate::core::error::{Error, Kind, Result};
-use crate::core::transport::{Candidate, Control, Engine, Listener, Network, Session};
+use crate::core::transport::{Candidate, Control, Engine, Listener, Network, Session, Source};
 use address::Address;
 use control::Channel;
 use lookup::lookup;
@@ -81,8 +80,8 @@ impl Listener for Listening {
         self.exposed
     }
 
-    fn source(&self) -> i32 {
-        self.socket.as_raw_fd()
+    fn source(&self) -> Source {
+        sys::source(&self.socket)
     }
 
     fn accept(&self) -> Result<Option<Box<dyn Control>>> {
@@ -191,8 +190,4 @@ impl Engine for TcpEngine {
             }
         }
     }
-}
-
-fn descriptor(stream: TcpStream) -> OwnedFd {
-    stream.into()
 }

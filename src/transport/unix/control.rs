@@ -26,7 +26,7 @@ impl Channel {
                 format!("{address}: the kernel does not tell whose the peer is: {e}"),
             )
         })?;
-        Ok(Self { guard: CutGuard::new(socket.raw()), socket, peer_uid, address })
+        Ok(Self { guard: socket.guard(), socket, peer_uid, address })
     }
 
     fn failed(&self, e: &io::Error) -> Error {
