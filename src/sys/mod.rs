@@ -5,6 +5,8 @@ pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod map;
 pub(crate) mod random;
+pub(crate) mod rdma_choice;
+pub(crate) mod rdma_device;
 pub(crate) mod runtime_dir;
 pub(crate) mod signals;
 pub(crate) mod socket;
