@@ -15,6 +15,7 @@ PACKAGES=(
     libx11-dev          # macros that the headers must live with
     iproute2            # hosts in network namespaces
     ucx-utils iperf3    # what the benches measure against
+    libopenmpi-dev openmpi-bin    # the example under MPI
     libucx-dev          # the header that src/transport/ucx mirrors
     python3-pip         # a second UCX (c_tests/fetch_ucx.sh)
 )
