@@ -144,6 +144,16 @@ impl Host {
 
 /// From the settings to a worker and back.
 fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
+    let context = library::shielded(|| context(ucx, tls))?;
+    let mut attr = ucp_context_attr_t { field_mask: UCP_ATTR_FIELD_MEMORY_TYPES, ..Default::default() };
+    // SAFETY: all are live.
+    assert_eq!(unsafe { ucx.ucp_context_query(context, &mut attr) }, UCS_OK);
+    assert_eq!(attr.memory_types & 1, 1);
+    work_on(ucx, context);
+    Ok(())
+}
+
+fn context(ucx: &Ucx, tls: Option<&CStr>) -> Result<ucp_context_h, Status> {
     let mut config = ptr::null_mut();
     // SAFETY: `config` is writable; null means the defaults.
     let status = unsafe { ucx.ucp_config_read(ptr::null(), ptr::null(), &mut config) };
@@ -165,10 +175,10 @@ fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
     if status != UCS_OK {
         return Err(Status(status));
     }
-    let mut attr = ucp_context_attr_t { field_mask: UCP_ATTR_FIELD_MEMORY_TYPES, ..Default::default() };
-    // SAFETY: all are live.
-    assert_eq!(unsafe { ucx.ucp_context_query(context, &mut attr) }, UCS_OK);
-    assert_eq!(attr.memory_types & 1, 1);
+    Ok(context)
+}
+
+fn work_on(ucx: &Ucx, context: ucp_context_h) {
     let params = ucp_worker_params_t {
         field_mask: UCP_WORKER_PARAM_FIELD_THREAD_MODE,
         thread_mode: UCS_THREAD_MODE_SERIALIZED,
@@ -188,7 +198,6 @@ fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
     unsafe { ucx.ucp_worker_destroy(worker) };
     // SAFETY: not used any more.
     unsafe { ucx.ucp_cleanup(context) };
-    Ok(())
 }
 
 fn map(ucx: &Ucx, context: ucp_context_h) {
