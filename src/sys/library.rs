@@ -1,5 +1,5 @@
 //! Shared libraries that are found at run time.
-use std::ffi::{CStr, OsStr, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -31,6 +31,21 @@ impl Library {
         NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) }).map(Self).ok_or_else(last_error)
     }
 
+    /// Its file, as the loader named it; empty when the loader does not say.
+    pub(crate) fn file(self) -> PathBuf {
+        let mut map = std::ptr::null::<LinkMap>();
+        // SAFETY: the handle is never closed; this request writes one pointer.
+        let failed = unsafe { libc::dlinfo(self.0.as_ptr(), libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
+        if failed != 0 {
+            return PathBuf::new();
+        }
+        // SAFETY: the entry of a library that is never unloaded.
+        let Some(map) = (unsafe { map.as_ref() }) else { return PathBuf::new() };
+        // SAFETY: a C string that lives as long as the library.
+        let name = unsafe { CStr::from_ptr(map.name) };
+        Path::new(OsStr::from_bytes(name.to_bytes())).to_owned()
+    }
+
     /// The address of a function or variable in it or in what it needs; null when there is none.
     pub(crate) fn symbol(self, name: &CStr) -> *mut c_void {
         // SAFETY: the handle is never closed.
@@ -46,6 +61,13 @@ fn last_error() -> String {
     }
     // SAFETY: a C string that lives until this thread's next call of the loader.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// What the loader knows of each library, as far as it is public.
+#[repr(C)]
+struct LinkMap {
+    load_bias: usize,
+    name: *const c_char,
 }
 
 /// The file that the code or data at an address came from, as the loader named it.
@@ -77,6 +99,7 @@ mod tests {
         assert!(!address.is_null());
         let file = file_of(address).unwrap();
         assert!(file.file_name().unwrap().to_str().unwrap().starts_with("libc"), "{file:?}");
+        assert_eq!(libc.file(), file);
         assert!(libc.symbol(c"nrdma_no_such_function").is_null());
         assert!(file_of(std::ptr::null()).is_none());
     }

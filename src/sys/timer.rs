@@ -3,6 +3,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use crate::core::transport::Source;
+
 /// Becomes readable at an interval; stays so until [`Timer::clear`].
 pub(crate) struct Timer(OwnedFd);
 
@@ -27,8 +29,12 @@ impl Timer {
         Ok(timer)
     }
 
-    pub(crate) fn raw(&self) -> RawFd {
+    fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        Source(self.raw())
     }
 
     /// Makes it unreadable until the interval is over again.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::device::Device;
 use super::header::SessionId;
 use super::inbox::Inbox;
-use super::library::ucx;
+use super::library::{shielded, ucx};
 use super::memory::Sources;
 use super::port::{Ended, Port};
 use super::sys::{Context, EpId, Worker};
@@ -52,7 +52,7 @@ impl Domain {
     /// Opens a device and listens at its address.
     pub(super) fn open(device: &Device, at: IpAddr, seat: &Seat) -> Result<Arc<Self>> {
         let ucx = ucx()?;
-        kept_from_children(|| {
+        let open = || {
             let context = Context::new(ucx, &device.settings())?;
             let mut worker = Worker::new(&context)?;
             let listening = worker.listen(SocketAddr::new(at, 0))?;
@@ -69,7 +69,8 @@ impl Domain {
                 listening,
                 pid: std::process::id(),
             }))
-        })
+        };
+        kept_from_children(|| shielded(open))
     }
 
     /// Whether it serves that device at that address for that node.
@@ -159,29 +160,20 @@ impl Domain {
 
     // ---- meeting
 
-    /// Waits until both ends of a session have proved themselves; false: the deadline came first. `alive`: why
-    /// not to wait any longer.
+    /// Waits until both ends of a session have proved themselves, or something else has come of it, or `enough`.
     pub(super) fn wait_open(
         &self,
         session: &SessionId,
         inbox: &Inbox,
         deadline: Instant,
-        alive: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<bool> {
-        while !inbox.is_open() {
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-            alive()?;
-            if inbox.failure().is_some() || !inbox.is_empty() {
-                // An error, or what the peer said after it was answered.
-                return Ok(inbox.is_open());
-            }
+        enough: &AtomicBool,
+    ) {
+        let over = || inbox.failure().is_some() || !inbox.is_empty() || enough.load(Ordering::Acquire);
+        while !inbox.is_open() && !over() && Instant::now() < deadline {
             self.wait(Duration::from_millis(10));
         }
         // The answer may still be ours to move on, and nobody else looks yet.
         self.until(deadline.saturating_duration_since(Instant::now()), |port| port.is_sent(session));
-        Ok(true)
     }
 
     /// From now on until the answer is dropped the session's other end may connect.

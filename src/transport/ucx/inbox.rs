@@ -64,14 +64,14 @@ impl Inbox {
     /// From now on the seat's waiters hear the bells.
     pub(super) fn watch(&self, seat: &Seat) -> Result<()> {
         let [leader, progress] = &self.bells;
-        seat.leader.watch(leader.raw(), seat.token, true)?;
-        seat.progress.watch(progress.raw(), seat.token, true)
+        seat.leader.watch(leader.source(), seat.token, true)?;
+        seat.progress.watch(progress.source(), seat.token, true)
     }
 
     pub(super) fn unwatch(&self, seat: &Seat) {
         let [leader, progress] = &self.bells;
-        seat.leader.unwatch(leader.raw());
-        seat.progress.unwatch(progress.raw());
+        seat.leader.unwatch(leader.source());
+        seat.progress.unwatch(progress.source());
     }
 
     /// Says who looks. The fence is in the lock of what is looked at next.

@@ -20,8 +20,8 @@ const NAME: &CStr = c"libucp.so.0";
 const BASE: &CStr = c"libucs.so.0";
 /// Names the library to load.
 const SETTING: &str = "NRDMA_UCX_LIB";
-/// What every variable of UCX begins with.
-const PREFIX: &str = "UCX_";
+/// What the variables begin with that UCX reads by itself.
+const PREFIXES: [&str; 2] = ["UCX_", "NRDMA_UCX_"];
 /// What the files of UCX's libraries begin with.
 const FILES: &str = "libuc";
 
@@ -92,43 +92,78 @@ impl Deref for Ucx {
     }
 }
 
+/// What was loaded, be it of use or not: there is never a second one.
+static LIBRARY: OnceCell<(Library, Origin)> = OnceCell::new();
 static UCX: OnceCell<Ucx> = OnceCell::new();
 
 /// UCX; loaded by the first call that succeeds. Err says in words why there is none, and what to do.
 ///
 /// Blocks while another thread loads it (some milliseconds).
 pub(super) fn ucx() -> Result<&'static Ucx> {
-    UCX.get_or_try_init(find)
+    UCX.get_or_try_init(|| {
+        let setting = environment::setting(SETTING);
+        let (library, origin) = *LIBRARY.get_or_try_init(|| open(NAME, setting.clone()))?;
+        let ucx = check(library, origin)?;
+        let unused = setting.filter(|_| origin == Origin::Host).map(file_of_setting);
+        let unused = unused.filter(|path| path.as_bytes() != ucx.file.as_os_str().as_bytes());
+        match unused {
+            Some(path) => log::info!(
+                "UCX {} from {}, and not {path:?} as {SETTING} says",
+                ucx.version,
+                place(&ucx.file, origin)
+            ),
+            None => log::info!("UCX {} from {}", ucx.version, place(&ucx.file, origin)),
+        }
+        Ok(ucx)
+    })
 }
 
-fn find() -> Result<Ucx> {
-    let (library, origin) = open()?;
-    check(library, origin)
-}
-
-fn open() -> Result<(Library, Origin)> {
-    let setting = environment::setting(SETTING);
-    if let Some(library) = Library::loaded(NAME) {
+pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, Origin)> {
+    if let Some(library) = Library::loaded(name) {
         return Ok((library, Origin::Host));
     }
-    let (name, origin) = match setting {
-        Some(path) => (file_of_setting(path), Origin::Setting),
-        None => (NAME.to_owned(), Origin::System),
+    let (file, origin) = match (beside_base()?, setting) {
+        (Some(file), _) => (file, Origin::Host),
+        (None, Some(path)) => (file_of_setting(path), Origin::Setting),
+        (None, None) => (name.to_owned(), Origin::System),
     };
     let load = || {
         // SAFETY: UCX, or what the user wants to be it.
-        unsafe { Library::load(&name) }
+        unsafe { Library::load(&file) }
     };
-    let loaded = environment::with(&ENVIRONMENT, PREFIX, || signals::kept_from(FILES, load));
-    match loaded {
-        Ok(library) => Ok((library, origin)),
-        Err(why) if origin == Origin::Setting => {
-            Err(missing(format!("UCX cannot be loaded as {SETTING} says: {why}; correct or unset it")))
-        }
-        Err(why) => Err(missing(format!(
-            "UCX cannot be loaded: {why}; install it (Debian: libucx0), or name its libucp.so.0 in {SETTING}"
-        ))),
+    let loaded = shielded(load);
+    let library = loaded.map_err(|why| {
+        missing(match origin {
+            Origin::Host => format!("UCX cannot be loaded: {why}; the process has other parts of UCX from there"),
+            Origin::Setting => format!("UCX cannot be loaded as {SETTING} says: {why}; correct or unset it"),
+            Origin::System => format!(
+                "UCX cannot be loaded: {why}; install it (Debian: libucx0), or name its libucp.so.0 in {SETTING}"
+            ),
+        })
+    })?;
+    Ok((library, origin))
+}
+
+/// Runs what lets UCX read the environment or load libraries (`ucp_config_read`, `ucp_init_version`): with the
+/// variables above, without those that are not to be trusted, and without a change of what the host does at signals.
+///
+/// One thread at a time.
+pub(super) fn shielded<R>(work: impl FnOnce() -> R) -> R {
+    environment::with(&ENVIRONMENT, &PREFIXES, || signals::kept_from(FILES, work))
+}
+
+/// Where the process has other parts of UCX: the library beside them, which is the only one that fits them.
+fn beside_base() -> Result<Option<CString>> {
+    let Some(base) = Library::loaded(BASE) else { return Ok(None) };
+    let base = library::file_of(base.symbol(c"ucs_status_string")).unwrap_or_default();
+    let file = base.with_file_name(OsStr::from_bytes(NAME.to_bytes()));
+    if !file.exists() {
+        let (base, file) = (base.display(), file.display());
+        return Err(missing(format!(
+            "UCX cannot be loaded: the process has {base}, which only {file} would fit, and that is not there"
+        )));
     }
+    Ok(CString::new(file.into_os_string().into_vec()).ok())
 }
 
 /// A folder means the library in it.
@@ -140,8 +175,8 @@ fn file_of_setting(path: OsString) -> CString {
 }
 
 fn check(library: Library, origin: Origin) -> Result<Ucx> {
+    let file = library.file();
     let version = library.symbol(c"ucp_get_version");
-    let file = library::file_of(version).unwrap_or_default();
     if version.is_null() {
         return Err(missing(format!(
             "{} is not UCX: it has no function ucp_get_version",
@@ -157,11 +192,10 @@ fn check(library: Library, origin: Origin) -> Result<Ucx> {
         let text = format!("{} is UCX {version} but lacks {}", place(&file, origin), names.join(", "));
         missing(format!("{text}; install a complete UCX"))
     })?;
-    log::info!("UCX {version} from {}", place(&file, origin));
     Ok(Ucx { functions, version, file, origin })
 }
 
-fn ask_version(function: *mut c_void) -> Version {
+pub(super) fn ask_version(function: *mut c_void) -> Version {
     // SAFETY: ucp_get_version has had this type in all versions.
     let function: unsafe extern "C" fn(*mut u32, *mut u32, *mut u32) =
         unsafe { std::mem::transmute(function) };

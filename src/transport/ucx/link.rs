@@ -67,7 +67,7 @@ impl UcxLink {
         });
         // A link that fails here gets up again when it is dropped.
         link.domain.sit_down(&link.seat, &link.inbox)?;
-        link.seat.progress.watch(link.control.raw(), link.seat.token, false)?;
+        link.seat.progress.watch(link.control.source(), link.seat.token, false)?;
         Ok(link)
     }
 
@@ -311,7 +311,7 @@ impl Link for UcxLink {
             return;
         }
         self.domain.get_up(&self.seat, &self.inbox);
-        self.seat.progress.unwatch(self.control.raw());
+        self.seat.progress.unwatch(self.control.source());
         if healthy {
             self.domain.flush(&self.session);
         }

@@ -5,10 +5,14 @@ mod attach;
 mod device;
 mod domain;
 mod ffi;
-#[cfg(all(test, not(any(loom, tsan))))]
+#[cfg(test)]
+#[cfg(not(any(loom, tsan)))]
 mod ffi_tests;
 mod functions;
 mod header;
+#[cfg(test)]
+#[cfg(not(any(loom, tsan)))]
+mod host_tests;
 mod inbox;
 mod library;
 mod line;
@@ -23,10 +27,9 @@ mod watch;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Instant;
 
-use crate::core::error::Result;
-use crate::core::transport::{Control, Engine, Link, Seat, Session};
+use crate::core::error::{Error, Kind, Result};
+use crate::core::transport::{Candidate, Control, Engine, Seat, Session};
 use device::Device;
 use domain::Domain;
 
@@ -34,24 +37,7 @@ use domain::Domain;
 #[derive(Default)]
 pub(crate) struct Ucx {
     insisted: AtomicBool,
-    domains: Mutex<Vec<Weak<Domain>>>,
-}
-
-impl Ucx {
-    /// The device with an address of ours, opened when the first link needs it and closed after the last.
-    fn domain(&self, at: IpAddr, seat: &Seat) -> Result<Arc<Domain>> {
-        let device = Device::of(at)?;
-        let mut domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
-        let node = watch::node_of(seat);
-        domains.retain(|domain| domain.strong_count() > 0);
-        let known = domains.iter().filter_map(Weak::upgrade);
-        if let Some(domain) = known.into_iter().find(|domain| domain.serves(&device, at, node)) {
-            return Ok(domain);
-        }
-        let domain = Domain::open(&device, at, seat)?;
-        domains.push(Arc::downgrade(&domain));
-        Ok(domain)
-    }
+    domains: Arc<Domains>,
 }
 
 impl Engine for Ucx {
@@ -63,26 +49,33 @@ impl Engine for Ucx {
         self.insisted.store(true, Ordering::Release);
     }
 
-    fn unfit(&self, _session: &Session, control: &dyn Control) -> Option<String> {
-        if !self.insisted.load(Ordering::Acquire) {
-            return Some("no RDMA device was asked for".to_owned());
-        }
+    fn offer(&self, _session: &Session, control: &dyn Control) -> Result<Box<dyn Candidate>> {
         let Some(local) = control.local() else {
-            return Some(format!("{} is no host:port address", control.address()));
+            let text = format!("{} is no host:port address", control.address());
+            return Err(Error::new(Kind::NotSupported, text));
         };
-        if let Err(error) = library::ucx() {
-            return Some(error.text);
-        }
-        Device::of(local.ip()).err().map(|error| error.text)
+        let at = local.ip().to_canonical();
+        let device = Device::choose(at, self.insisted.load(Ordering::Acquire))?;
+        Ok(Box::new(attach::Opening::new(&self.domains, device, at)))
     }
+}
 
-    fn attach(
-        &self,
-        session: &Session,
-        control: Box<dyn Control>,
-        seat: &Seat,
-        deadline: Instant,
-    ) -> Result<Arc<dyn Link>> {
-        Ok(attach::attach(self, session, control, seat, deadline)?)
+/// The devices that are in use.
+#[derive(Default)]
+struct Domains(Mutex<Vec<Weak<Domain>>>);
+
+impl Domains {
+    /// The device for an address of ours, opened when the first link needs it and closed after the last.
+    fn get(&self, device: &Device, at: IpAddr, seat: &Seat) -> Result<Arc<Domain>> {
+        let mut domains = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = watch::node_of(seat);
+        domains.retain(|domain| domain.strong_count() > 0);
+        let mut known = domains.iter().filter_map(Weak::upgrade);
+        if let Some(domain) = known.find(|domain| domain.serves(device, at, node)) {
+            return Ok(domain);
+        }
+        let domain = Domain::open(device, at, seat)?;
+        domains.push(Arc::downgrade(&domain));
+        Ok(domain)
     }
 }

@@ -40,13 +40,13 @@ unsafe impl Sync for Context {}
 
 impl Context {
     /// `settings`: names without their prefix, and values. The user's own, under NRDMA_UCX_, are read before.
-    pub(super) fn new(ucx: &'static Ucx, settings: &[(&str, &str)]) -> Result<Arc<Self>> {
+    pub(super) fn new(ucx: &'static Ucx, settings: &[(&str, String)]) -> Result<Arc<Self>> {
         let mut config = ptr::null_mut();
         // SAFETY: C strings, and room for the answer.
         let read = unsafe { ucx.ucp_config_read(c"NRDMA".as_ptr(), ptr::null(), &mut config) };
         Status(read).check(ucx, "reading UCX's settings")?;
         for (name, value) in settings {
-            let (Ok(name), Ok(value)) = (CString::new(*name), CString::new(*value)) else { continue };
+            let (Ok(name), Ok(value)) = (CString::new(*name), CString::new(value.as_str())) else { continue };
             // What this version does not know it can do without: later versions say so, 1.13 does not.
             // SAFETY: settings that were just made, and C strings.
             unsafe { ucx.ucp_config_modify(config, name.as_ptr(), value.as_ptr()) };

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::core::error::{Error, Kind, Result};
-use crate::core::transport::{Attention, Seat};
+use crate::core::transport::{Attention, Seat, Source};
 use crate::sys::timer::Timer;
 
 /// The longest that a sleeper relies on being woken: with some devices a completion gets lost between looking and
@@ -85,22 +85,22 @@ impl Watch {
         let timed = known(&self.timed);
         if self.leader != leader {
             match leader {
-                Some(token) => self.seat.leader.watch_for(self.efd, token, true, false)?,
-                None => self.seat.leader.unwatch(self.efd),
+                Some(token) => self.seat.leader.watch_for(Source(self.efd), token, true, false)?,
+                None => self.seat.leader.unwatch(Source(self.efd)),
             }
             self.leader = leader;
         }
         if self.progress != progress {
             match progress {
-                Some(token) => self.seat.progress.watch_for(self.efd, token, true, false)?,
-                None => self.seat.progress.unwatch(self.efd),
+                Some(token) => self.seat.progress.watch_for(Source(self.efd), token, true, false)?,
+                None => self.seat.progress.unwatch(Source(self.efd)),
             }
             self.progress = progress;
         }
         if self.timed != timed {
             match timed {
-                Some(token) => self.seat.progress.watch_for(self.timer.raw(), token, true, false)?,
-                None => self.seat.progress.unwatch(self.timer.raw()),
+                Some(token) => self.seat.progress.watch_for(self.timer.source(), token, true, false)?,
+                None => self.seat.progress.unwatch(self.timer.source()),
             }
             self.timed = timed;
         }
