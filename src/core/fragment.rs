@@ -276,7 +276,8 @@ impl Fragment {
     fn send_buffer(&self, lease: &Lease, span: &Span) -> Result<Path> {
         let peer = &self.remote.peer;
         if let Some((key, offset)) = self.region(lease) {
-            let (slot, me, node) = (Arc::<Mutex<Option<Result<()>>>>::default(), Sleeper::current(), &peer.node);
+            let (slot, me, node) =
+                (Arc::<Mutex<Option<Result<()>>>>::default(), Sleeper::current(), &peer.node);
             let (to, waker) = (Arc::clone(&slot), Arc::clone(node));
             let written = move |result| {
                 *lock(&to) = Some(result);

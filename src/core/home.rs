@@ -102,7 +102,9 @@ impl Home {
         let home = Arc::new(Self {
             slot: Slot::new(),
             epoch: Arc::default(),
-            exposes: AtomicBool::new(link.as_ref().is_some_and(|link| link.caps().maps || link.caps().writes)),
+            exposes: AtomicBool::new(
+                link.as_ref().is_some_and(|link| link.caps().maps || link.caps().writes),
+            ),
             zero_on_reuse: shared.zero_on_reuse(),
             host_id,
             closed: OnceLock::new(),
@@ -173,7 +175,11 @@ impl Home {
     }
 
     fn possible(&self, kind: Kind) -> Kind {
-        if kind == Kind::Shared && self.exposes.load(Ordering::Relaxed) { Kind::Shared } else { Kind::Private }
+        if kind == Kind::Shared && self.exposes.load(Ordering::Relaxed) {
+            Kind::Shared
+        } else {
+            Kind::Private
+        }
     }
 
     #[cold]
@@ -306,7 +312,10 @@ impl Home {
             Err(error) => {
                 // Not tried again: each try may wait for a second.
                 self.exposes.store(false, Ordering::Relaxed);
-                log::warn!("host {} cannot reach our memory, results are copied instead: {error}", self.host_id);
+                log::warn!(
+                    "host {} cannot reach our memory, results are copied instead: {error}",
+                    self.host_id
+                );
                 Ok(None)
             }
         }

@@ -11,7 +11,8 @@ pub(crate) struct Timer(OwnedFd);
 impl Timer {
     pub(crate) fn every(interval: Duration) -> io::Result<Self> {
         // SAFETY: no pointers.
-        let raw = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
+        let raw =
+            unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }

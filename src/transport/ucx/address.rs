@@ -15,13 +15,13 @@ impl Raw {
     pub(super) fn of(address: SocketAddr) -> Self {
         match address {
             SocketAddr::V4(v4) => Self::V4(libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_family: family(libc::AF_INET),
                 sin_port: v4.port().to_be(),
                 sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             }),
             SocketAddr::V6(v6) => Self::V6(libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_family: family(libc::AF_INET6),
                 sin6_port: v6.port().to_be(),
                 sin6_flowinfo: v6.flowinfo(),
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
@@ -38,6 +38,10 @@ impl Raw {
         };
         ucs_sock_addr_t { addr, addrlen: libc::socklen_t::try_from(len).unwrap_or_default() }
     }
+}
+
+fn family(number: i32) -> libc::sa_family_t {
+    libc::sa_family_t::try_from(number).unwrap_or_default()
 }
 
 /// What an answer of the system says, when it is an internet address.

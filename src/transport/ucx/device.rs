@@ -25,8 +25,7 @@ pub(super) struct Device {
 }
 
 /// UCX's transports that write into a peer's memory in hardware.
-const WRITING: [&str; 9] =
-    ["rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5", "ib"];
+const WRITING: [&str; 9] = ["rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5", "ib"];
 /// What may stand beside them: it only helps them to connect.
 const BESIDE: [&str; 5] = ["ud", "ud_v", "ud_x", "ud_verbs", "ud_mlx5"];
 /// What a link over an RDMA device uses.

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::context::Context;
 use super::device::Device;
 use super::header::SessionId;
 use super::inbox::Inbox;
 use super::library::{shielded, ucx};
 use super::memory::Sources;
 use super::port::{Ended, Port};
-use super::sys::{Context, EpId, Worker};
+use super::sys::{EpId, Worker};
 use super::watch::Watch;
 use crate::core::error::Result;
 use crate::core::transport::{Attention, Seat, Session};

@@ -157,7 +157,8 @@ impl Announcement {
             let packed = Some(rest.0).filter(|key| !key.is_empty() && key.len() <= MAX_KEY)?.to_vec();
             Some(Self { key, capacity, address, packed })
         };
-        read().ok_or_else(|| Error::protocol(format!("{} bytes are no announcement of a region", bytes.len())))
+        read()
+            .ok_or_else(|| Error::protocol(format!("{} bytes are no announcement of a region", bytes.len())))
     }
 }
 
@@ -170,7 +171,8 @@ pub(super) fn encode_key(key: RegionKey) -> Vec<u8> {
 
 fn split_key(bytes: &[u8]) -> Option<(RegionKey, &[u8])> {
     let mut rest = Fields(bytes);
-    let key = RegionKey { id: u64::from_le_bytes(rest.take()?), generation: u32::from_le_bytes(rest.take()?) };
+    let key =
+        RegionKey { id: u64::from_le_bytes(rest.take()?), generation: u32::from_le_bytes(rest.take()?) };
     Some((key, rest.0))
 }
 

@@ -15,7 +15,10 @@ const NOBODY: u32 = u32::MAX;
 /// One thing that has come.
 pub(super) enum Entry {
     Frame(Vec<u8>),
-    Data { target: Target, bytes: Vec<u8> },
+    Data {
+        target: Target,
+        bytes: Vec<u8>,
+    },
     /// A write is over.
     Written(Written, Result<()>),
     /// There is room for data again.

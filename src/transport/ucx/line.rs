@@ -3,12 +3,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::context::Mapped;
 use super::header::{Announcement, Head, Kind, SessionId, Target, decode_key, encode_key};
 use super::inbox::{Entry, Inbox};
 use super::memory::Exposure;
 use super::pending::Pending;
 use super::status::Status;
-use super::sys::{Data, EpId, Key, MAX_EAGER, Mapped, Worker};
+use super::sys::{Data, EpId, Key, MAX_EAGER, Worker};
 use crate::core::error::{self, Error, Result};
 use crate::core::memory::Span;
 use crate::core::transport::{ChannelProof, MAX_FRAME, RegionKey, Sealer, Session, Written};
@@ -212,7 +213,8 @@ impl Line {
 
     fn check(&mut self, header: &[u8], data: &Data) -> Result<Head> {
         let decoded = Head::decode(header);
-        let (head, signed, tag) = decoded.ok_or_else(|| Error::protocol("a message with no header of ours"))?;
+        let (head, signed, tag) =
+            decoded.ok_or_else(|| Error::protocol("a message with no header of ours"))?;
         let len = match data {
             Data::Bytes(bytes) => bytes.len(),
             Data::Waiting(waiting) => waiting.len,
@@ -238,7 +240,8 @@ impl Line {
         let fits = len > 0 && len <= MAX_CHUNK && self.arrived + len <= MAX_OUTSTANDING + MAX_CHUNK;
         if !fits || target.offset.checked_add(len as u64).is_none() {
             drop_data(worker, data);
-            let text = format!("{len} bytes of data for offset {}, {} not taken", target.offset, self.arrived);
+            let text =
+                format!("{len} bytes of data for offset {}, {} not taken", target.offset, self.arrived);
             return Err(Error::protocol(text));
         }
         self.arrived += len;
@@ -247,7 +250,9 @@ impl Line {
             Data::Waiting(waiting) => {
                 worker.receive(waiting, Pending::Received { session: self.session, target })?;
             }
-            Data::TooLong(_) => return Err(Error::protocol(format!("{len} bytes at once, over {MAX_EAGER}"))),
+            Data::TooLong(_) => {
+                return Err(Error::protocol(format!("{len} bytes at once, over {MAX_EAGER}")));
+            }
         }
         Ok(())
     }
@@ -264,7 +269,8 @@ impl Line {
         match kind {
             Kind::Frame if bytes.len() <= MAX_FRAME => self.inbox.push(Entry::Frame(bytes), quiet),
             Kind::Release => {
-                let taken = <[u8; 4]>::try_from(bytes.as_slice()).map_or(u32::MAX, u32::from_le_bytes) as usize;
+                let taken =
+                    <[u8; 4]>::try_from(bytes.as_slice()).map_or(u32::MAX, u32::from_le_bytes) as usize;
                 let outstanding = &self.inbox.outstanding;
                 let less = |bytes: usize| bytes.checked_sub(taken);
                 if outstanding.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_err() {
@@ -376,7 +382,13 @@ impl Line {
     }
 
     /// One half of a write is over.
-    pub(super) fn wrote(&mut self, worker: &mut Worker, write: u64, status: Status, quiet: bool) -> Result<()> {
+    pub(super) fn wrote(
+        &mut self,
+        worker: &mut Worker,
+        write: u64,
+        status: Status,
+        quiet: bool,
+    ) -> Result<()> {
         let Some(under_way) = self.writes.get_mut(&write) else { return Ok(()) };
         under_way.left -= 1;
         if status.is_error() {
@@ -388,7 +400,9 @@ impl Line {
         let Some(Write { to, failed, written, .. }) = self.writes.remove(&write) else { return Ok(()) };
         let result = match failed {
             None => Ok(()),
-            Some(status) => Err(Error::new(status.kind(), format!("writing into the peer's memory: {status}"))),
+            Some(status) => {
+                Err(Error::new(status.kind(), format!("writing into the peer's memory: {status}")))
+            }
         };
         self.inbox.push(Entry::Written(written, result), quiet);
         if let Some(window) = self.windows.get_mut(&to) {

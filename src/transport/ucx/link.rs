@@ -156,7 +156,11 @@ impl UcxLink {
                 "{}: {} bytes where nothing is to be said any more",
                 self.address, got.len
             ))),
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => Ok(()),
+            Err(e)
+                if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) =>
+            {
+                Ok(())
+            }
             _ => Err(self.peer_gone("the peer hung up")),
         }
     }

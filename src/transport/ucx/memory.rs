@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::sys::{Context, Mapped};
+use super::context::{Context, Mapped};
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::{Block, Span};
 

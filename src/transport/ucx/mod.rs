@@ -2,6 +2,7 @@
 //! written into the peer's memory.
 mod address;
 mod attach;
+mod context;
 mod device;
 mod domain;
 mod ffi;

@@ -6,13 +6,26 @@ use super::sys::EpId;
 pub(super) enum Pending {
     Nothing,
     /// A message of so many bytes.
-    Sent { session: SessionId, bytes: usize },
+    Sent {
+        session: SessionId,
+        bytes: usize,
+    },
     /// One of the two halves of a write: the bytes have left, and they have arrived.
-    Write { session: SessionId, write: u64 },
+    Write {
+        session: SessionId,
+        write: u64,
+    },
     /// Bytes for a place.
-    Received { session: SessionId, target: Target },
+    Received {
+        session: SessionId,
+        target: Target,
+    },
     /// All that was sent before.
-    Flushed { session: SessionId },
+    Flushed {
+        session: SessionId,
+    },
     /// The end of an endpoint.
-    Closed { ep: EpId },
+    Closed {
+        ep: EpId,
+    },
 }

@@ -229,8 +229,12 @@ impl Port {
 
     /// Cuts off who connected and did not say who he is.
     pub(super) fn expire(&mut self) {
-        let late: Vec<EpId> =
-            self.strangers.iter().filter(|(_, since)| since.elapsed() > PROOF_LIMIT).map(|(ep, _)| *ep).collect();
+        let late: Vec<EpId> = self
+            .strangers
+            .iter()
+            .filter(|(_, since)| since.elapsed() > PROOF_LIMIT)
+            .map(|(ep, _)| *ep)
+            .collect();
         self.strangers.retain(|(ep, _)| !late.contains(ep));
         late.into_iter().for_each(|ep| self.close(ep));
     }

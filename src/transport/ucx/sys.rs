@@ -1,13 +1,14 @@
 //! UCX behind safe types. Whoever has `&mut Worker` owns it for the moment; what UCX calls back with becomes an
 //! event that the owner takes later, when no call of UCX is under way.
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::mem;
 use std::net::SocketAddr;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::address::{Raw, from_raw};
+use super::context::{Context, Mapped};
 use super::ffi::*;
 use super::library::Ucx;
 use super::pending::Pending;
@@ -24,133 +25,6 @@ pub(super) const MAX_EAGER: usize = 64 << 10;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// UCX's view of the devices that one worker uses. Registers memory, from any thread.
-pub(super) struct Context {
-    ucx: &'static Ucx,
-    raw: ucp_context_h,
-    /// A forked child must leave it alone.
-    pid: u32,
-}
-// SAFETY: the context is made for workers of several threads, which has UCX lock it.
-unsafe impl Send for Context {}
-// SAFETY: as above.
-unsafe impl Sync for Context {}
-
-impl Context {
-    /// `settings`: names without their prefix, and values. The user's own, under NRDMA_UCX_, are read before.
-    pub(super) fn new(ucx: &'static Ucx, settings: &[(&str, String)]) -> Result<Arc<Self>> {
-        let mut config = ptr::null_mut();
-        // SAFETY: C strings, and room for the answer.
-        let read = unsafe { ucx.ucp_config_read(c"NRDMA".as_ptr(), ptr::null(), &mut config) };
-        Status(read).check(ucx, "reading UCX's settings")?;
-        for (name, value) in settings {
-            let (Ok(name), Ok(value)) = (CString::new(*name), CString::new(value.as_str())) else { continue };
-            // What this version does not know it can do without: later versions say so, 1.13 does not.
-            // SAFETY: settings that were just made, and C strings.
-            unsafe { ucx.ucp_config_modify(config, name.as_ptr(), value.as_ptr()) };
-        }
-        let params = ucp_params_t {
-            field_mask: UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME,
-            features: UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
-            mt_workers_shared: 1,
-            name: c"nrdma".as_ptr(),
-            ..Default::default()
-        };
-        let mut raw = ptr::null_mut();
-        // SAFETY: all of it lives during the call.
-        let made =
-            unsafe { ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &mut raw) };
-        // SAFETY: made above, and not used any more.
-        unsafe { ucx.ucp_config_release(config) };
-        Status(made).check(ucx, "opening the devices")?;
-        Ok(Arc::new(Self { ucx, raw, pid: std::process::id() }))
-    }
-
-    /// Registers memory, which must live for as long as the answer does.
-    pub(super) fn map(self: &Arc<Self>, address: usize, len: usize) -> Result<Mapped> {
-        let params = ucp_mem_map_params_t {
-            field_mask: UCP_MEM_MAP_PARAM_FIELD_ADDRESS
-                | UCP_MEM_MAP_PARAM_FIELD_LENGTH
-                | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
-            address: ptr::with_exposed_provenance_mut(address),
-            length: len,
-            memory_type: UCS_MEMORY_TYPE_HOST,
-            ..Default::default()
-        };
-        let mut raw = ptr::null_mut();
-        // SAFETY: room for the answer; the range is mapped, as the caller says.
-        let mapped = unsafe { self.ucx.ucp_mem_map(self.raw, &params, &mut raw) };
-        if let Err(error) = Status(mapped).check(self.ucx, &format!("registering {len} bytes")) {
-            return Err(explain(error));
-        }
-        Ok(Mapped { context: Arc::clone(self), raw })
-    }
-
-    fn is_ours(&self) -> bool {
-        self.pid == std::process::id()
-    }
-}
-
-/// A registration that failed did so most likely for want of memory that may be locked.
-fn explain(error: Error) -> Error {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: room for the answer.
-    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
-    if limit.rlim_cur == libc::RLIM_INFINITY {
-        return error;
-    }
-    let text = format!(
-        "{}; RLIMIT_MEMLOCK allows this process to lock {} bytes: raise it (ulimit -l unlimited, or \
-         LimitMEMLOCK=infinity for a service)",
-        error.text, limit.rlim_cur
-    );
-    Error::new(Kind::MemlockLimit, text)
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        if self.is_ours() {
-            // SAFETY: what was made of it holds it, so nothing is left.
-            unsafe { self.ucx.ucp_cleanup(self.raw) };
-        }
-    }
-}
-
-/// Registered memory; dropping it ends the registration: no device reads or writes the memory any more.
-pub(super) struct Mapped {
-    context: Arc<Context>,
-    raw: ucp_mem_h,
-}
-// SAFETY: only ever given to UCX, under the context's lock or a worker's owner.
-unsafe impl Send for Mapped {}
-// SAFETY: as above.
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    /// What a peer needs to write there.
-    pub(super) fn pack(&self) -> Result<Vec<u8>> {
-        let Context { ucx, raw, .. } = *self.context;
-        let (mut bytes, mut len) = (ptr::null_mut(), 0);
-        // SAFETY: both handles live; room for the answers.
-        let packed = unsafe { ucx.ucp_rkey_pack(raw, self.raw, &mut bytes, &mut len) };
-        Status(packed).check(ucx, "packing a key")?;
-        // SAFETY: UCX just made these bytes.
-        let key = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) }.to_vec();
-        // SAFETY: not used any more.
-        unsafe { ucx.ucp_rkey_buffer_release(bytes) };
-        Ok(key)
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        if self.context.is_ours() {
-            // SAFETY: made by this context; whoever still uses it holds it.
-            unsafe { self.context.ucx.ucp_mem_unmap(self.context.raw, self.raw) };
-        }
-    }
 }
 
 /// The key of a peer's registered memory, for one endpoint; given back with [`Worker::drop_key`].
@@ -210,7 +84,7 @@ type Events = Mutex<VecDeque<Told>>;
 
 /// What an operation is about, for as long as UCX may look at it.
 struct Op {
-    events: *const Events,
+    events: Arc<Events>,
     what: Option<Pending>,
     header: Vec<u8>,
     bytes: Vec<u8>,
@@ -220,7 +94,7 @@ struct Op {
 
 /// What an endpoint's callback is told.
 struct Cookie {
-    events: *const Events,
+    events: Arc<Events>,
     id: EpId,
 }
 
@@ -230,10 +104,11 @@ pub(super) struct Worker {
     raw: ucp_worker_h,
     efd: i32,
     /// Callbacks have its address.
-    events: Box<Events>,
+    events: Arc<Events>,
     ops: HashSet<*mut Op>,
     endpoints: HashMap<EpId, ucp_ep_h>,
-    cookies: Vec<Box<Cookie>>,
+    /// Endpoints have their addresses, for as long as the worker lives.
+    cookies: Vec<Arc<Cookie>>,
     next: u64,
     listener: Option<ucp_listener_h>,
 }
@@ -257,7 +132,7 @@ impl Worker {
             context: Arc::clone(context),
             raw,
             efd: -1,
-            events: Box::default(),
+            events: Arc::default(),
             ops: HashSet::new(),
             endpoints: HashMap::new(),
             cookies: Vec::new(),
@@ -360,13 +235,14 @@ impl Worker {
         // SAFETY: room for the answer.
         let asked = unsafe { self.ucx().ucp_listener_query(raw, &mut attr) };
         Status(asked).check(self.ucx(), "asking for the listener's address")?;
-        from_raw(&attr.sockaddr).ok_or_else(|| Error::invalid("the listener has an address of a strange kind"))
+        from_raw(&attr.sockaddr)
+            .ok_or_else(|| Error::invalid("the listener has an address of a strange kind"))
     }
 
     fn endpoint(&mut self, mut params: ucp_ep_params_t) -> Result<EpId> {
         self.next += 1;
         let id = EpId(self.next);
-        let cookie = Box::new(Cookie { events: ptr::from_ref(self.events.as_ref()), id });
+        let cookie = Arc::new(Cookie { events: Arc::clone(&self.events), id });
         params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
         params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
         params.err_handler =
@@ -428,7 +304,7 @@ impl Worker {
         bytes: Vec<u8>,
         source: Option<(Span, Arc<Mapped>)>,
     ) -> (*mut Op, ucp_request_param_t) {
-        let events = ptr::from_ref(self.events.as_ref());
+        let events = Arc::clone(&self.events);
         let op = Box::into_raw(Box::new(Op { events, what: Some(what), header, bytes, _source: source }));
         self.ops.insert(op);
         let params = ucp_request_param_t {
@@ -483,8 +359,7 @@ impl Worker {
         let (head, head_len) = (header.as_ptr().cast(), header.len());
         let (data, len) = (if bytes.is_empty() { ptr::null() } else { bytes.as_ptr().cast() }, bytes.len());
         // SAFETY: the endpoint lives; header and bytes live until the operation is over.
-        let posted =
-            unsafe { self.ucx().ucp_am_send_nbx(ep, MESSAGE, head, head_len, data, len, &params) };
+        let posted = unsafe { self.ucx().ucp_am_send_nbx(ep, MESSAGE, head, head_len, data, len, &params) };
         self.posted(op, posted, "sending")
     }
 
@@ -605,16 +480,23 @@ impl Drop for Worker {
 
 // ---- what UCX calls: in `progress`, with the owner waiting. They only add to the queue.
 
-fn tell(events: *const Events, told: Told) {
-    // SAFETY: the queue lives longer than everything that has its address.
-    let events = unsafe { &*events };
+fn tell(events: &Events, told: Told) {
     lock(events).push_back(told);
+}
+
+/// The queue whose address UCX was given.
+///
+/// # Safety
+/// It is that of a living worker.
+unsafe fn queue<'a>(arg: *mut c_void) -> &'a Events {
+    // SAFETY: by the contract above.
+    unsafe { &*arg.cast::<Events>() }
 }
 
 unsafe extern "C" fn on_sent(request: *mut c_void, status: ucs_status_t, user_data: *mut c_void) {
     let op = user_data.cast::<Op>();
     // SAFETY: the operation lives until its end was taken.
-    let events = unsafe { (*op).events };
+    let events = unsafe { &(*op).events };
     tell(events, Told::Over { op, status, request });
 }
 
@@ -626,18 +508,20 @@ unsafe extern "C" fn on_received(
 ) {
     let op = user_data.cast::<Op>();
     // SAFETY: as in `on_sent`.
-    let events = unsafe { (*op).events };
+    let events = unsafe { &(*op).events };
     tell(events, Told::Over { op, status, request });
 }
 
 unsafe extern "C" fn on_failure(arg: *mut c_void, _ep: ucp_ep_h, status: ucs_status_t) {
     // SAFETY: the endpoint's cookie, which lives as long as the worker.
     let cookie = unsafe { &*arg.cast::<Cookie>() };
-    tell(cookie.events, Told::Failed { ep: cookie.id, status });
+    tell(&cookie.events, Told::Failed { ep: cookie.id, status });
 }
 
 unsafe extern "C" fn on_call(request: ucp_conn_request_h, arg: *mut c_void) {
-    tell(arg.cast(), Told::Called(Caller(request)));
+    // SAFETY: UCX calls only while the worker lives.
+    let events = unsafe { queue(arg) };
+    tell(events, Told::Called(Caller(request)));
 }
 
 unsafe extern "C" fn on_message(
@@ -663,9 +547,8 @@ unsafe extern "C" fn on_message(
         (false, len) => Data::Bytes(copy(data, len, MAX_EAGER)),
     };
     let reply = if replies { param.reply_ep } else { ptr::null_mut() };
-    tell(
-        arg.cast(),
-        Told::Message { header: copy(header, header_length, MAX_HEADER), data: bytes, reply },
-    );
+    // SAFETY: UCX calls only while the worker lives.
+    let events = unsafe { queue(arg) };
+    tell(events, Told::Message { header: copy(header, header_length, MAX_HEADER), data: bytes, reply });
     if waits { UCS_INPROGRESS } else { UCS_OK }
 }
