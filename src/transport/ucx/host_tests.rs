@@ -168,7 +168,7 @@ fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
 fn context(ucx: &Ucx, tls: Option<&CStr>) -> Result<ucp_context_h, Status> {
     let mut config = ptr::null_mut();
     // SAFETY: `config` is writable; null means the defaults.
-    let status = unsafe { ucx.ucp_config_read(ptr::null(), ptr::null(), &mut config) };
+    let status = unsafe { ucx.ucp_config_read(c"NRDMA".as_ptr(), ptr::null(), &mut config) };
     assert_eq!(status, UCS_OK);
     // SAFETY: all three are live.
     let status =
@@ -198,7 +198,8 @@ fn work_on(ucx: &Ucx, context: ucp_context_h) {
     };
     let mut worker = ptr::null_mut();
     // SAFETY: all are live.
-    assert_eq!(unsafe { ucx.ucp_worker_create(context, &params, &mut worker) }, UCS_OK);
+    let create = || unsafe { ucx.ucp_worker_create(context, &params, &mut worker) };
+    assert_eq!(library::shielded(create), UCS_OK);
     let mut efd = -1;
     // SAFETY: all are live.
     assert_eq!(unsafe { ucx.ucp_worker_get_efd(worker, &mut efd) }, UCS_OK);
