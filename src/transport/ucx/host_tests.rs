@@ -14,6 +14,7 @@ use std::{mem, ptr, thread};
 
 use super::ffi::{self, *};
 use super::library::{self, Origin, Ucx, Version, ucx};
+use super::status::Status;
 use crate::core::error::{Kind, Result};
 use crate::sys::runtime_dir::tests::Scratch;
 
@@ -153,11 +154,16 @@ impl Host {
     }
 }
 
+/// Calls something of UCX that looks at the environment.
+fn make(ucx: &Ucx, what: &str, work: impl FnOnce() -> ucs_status_t) -> Result<()> {
+    library::shielded(|| Status(work()).check(ucx, what))
+}
+
 /// From the settings to a worker and back.
 fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<()> {
     let mut config = ptr::null_mut();
     // SAFETY: `config` is writable; null means the defaults.
-    ucx.make("reading", || unsafe { ucx.ucp_config_read(c"NRDMA".as_ptr(), ptr::null(), &mut config) })?;
+    make(ucx, "reading", || unsafe { ucx.ucp_config_read(c"NRDMA".as_ptr(), ptr::null(), &mut config) })?;
     // SAFETY: all three are live.
     let status =
         unsafe { ucx.ucp_config_modify(config, c"TLS".as_ptr(), tls.unwrap_or(c"tcp,self").as_ptr()) };
@@ -172,7 +178,7 @@ fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<()> {
         // SAFETY: all are live.
         unsafe { ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &mut context) }
     };
-    let made = ucx.make("opening", init);
+    let made = make(ucx, "opening", init);
     // SAFETY: not used any more.
     unsafe { ucx.ucp_config_release(config) };
     made?;
@@ -191,7 +197,7 @@ fn work_on(ucx: &Ucx, context: ucp_context_h) -> Result<()> {
     };
     let mut worker = ptr::null_mut();
     // SAFETY: all are live.
-    ucx.make("making a worker", || unsafe { ucx.ucp_worker_create(context, &params, &mut worker) })?;
+    make(ucx, "making a worker", || unsafe { ucx.ucp_worker_create(context, &params, &mut worker) })?;
     let mut efd = -1;
     // SAFETY: all are live.
     assert_eq!(unsafe { ucx.ucp_worker_get_efd(worker, &mut efd) }, UCS_OK);

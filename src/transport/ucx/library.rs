@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use once_cell::sync::OnceCell;
 
-use super::ffi::{self, ucs_status_t};
+use super::ffi;
 use super::functions::Functions;
 use super::messages;
-use super::status::Status;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 use crate::sys::library::{self, Library};
@@ -108,18 +107,18 @@ pub(super) fn ucx() -> Result<&'static Ucx> {
         let setting = environment::setting(SETTING);
         let (library, origin) = *LIBRARY.get_or_try_init(|| open(NAME, setting.clone()))?;
         let ucx = check(library, origin)?;
-        if origin != Origin::Host {
+        if ucx.origin != Origin::Host {
             messages::listen(library, ucx.version);
         }
-        let unused = setting.filter(|_| origin == Origin::Host).map(file_of_setting);
+        let unused = setting.filter(|_| ucx.origin == Origin::Host).map(file_of_setting);
         let unused = unused.filter(|path| path.as_bytes() != ucx.file.as_os_str().as_bytes());
         match unused {
             Some(path) => log::info!(
                 "UCX {} from {}, and not {path:?} as {SETTING} says",
                 ucx.version,
-                place(&ucx.file, origin)
+                place(&ucx.file, ucx.origin)
             ),
-            None => log::info!("UCX {} from {}", ucx.version, place(&ucx.file, origin)),
+            None => log::info!("UCX {} from {}", ucx.version, place(&ucx.file, ucx.origin)),
         }
         Ok(ucx)
     })
@@ -151,29 +150,23 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
     Ok((library, origin))
 }
 
-impl Ucx {
-    /// For what lets UCX read the environment or load libraries (`ucp_config_read`, `ucp_init_version`,
-    /// `ucp_worker_create`): runs `work`, [`shielded`]. Err: that `what` failed, and what UCX says of it.
-    pub(super) fn make(&self, what: &str, work: impl FnOnce() -> ucs_status_t) -> Result<()> {
-        let (status, heard) = messages::hear(|| shielded(work));
-        let result = Status(status).check(self, what);
-        if heard.is_empty() {
-            return result;
-        }
-        match result {
-            Ok(()) => log::warn!("{what}: {heard}"),
-            Err(error) => return Err(Error::new(error.kind, format!("{}: {heard}", error.text))),
-        }
-        Ok(())
-    }
-}
-
-/// Runs `work` without the variables that are not to be trusted or not meant for UCX, and without a change of what the
-/// host does at signals.
+/// For what lets UCX read the environment or load libraries (`ucp_config_read`, `ucp_init_version`,
+/// `ucp_worker_create`): runs `work` without the variables that are not to be trusted or not meant for UCX, and
+/// without a change of what the host does at signals. Err: that of `work`, with what UCX says of it.
 ///
-/// One thread at a time.
-pub(super) fn shielded<R>(work: impl FnOnce() -> R) -> R {
-    shielded_with(&[], work)
+/// One thread at a time; not within itself.
+pub(super) fn shielded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (result, heard) = messages::hear(|| shielded_with(&[], work));
+    if heard.is_empty() {
+        return result;
+    }
+    match result {
+        Ok(made) => {
+            log::warn!("UCX says: {heard}");
+            Ok(made)
+        }
+        Err(error) => Err(Error::new(error.kind, format!("{}: {heard}", error.text))),
+    }
 }
 
 fn shielded_with<R>(additions: &[&'static CStr], work: impl FnOnce() -> R) -> R {
