@@ -2,6 +2,8 @@
 pub(crate) mod clock;
 pub(crate) mod limits;
 pub(crate) mod map;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub(crate) mod probe;
 pub(crate) mod random;
 pub(crate) mod runtime_dir;
 pub(crate) mod socket;
