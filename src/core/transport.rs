@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::Result;
 use super::memory::{Share, Span};
+pub(crate) use super::source::Source;
 pub(crate) use super::wire::channel::{ChannelProof, Sealer, TAG_BYTES};
 
 /// The largest frame a link carries.
@@ -138,12 +139,12 @@ pub(crate) trait Link: Send + Sync {
 pub(crate) trait Waiter: Send + Sync {
     /// Adds a descriptor to wait for. `edge`: an eventfd that is never read (each write wakes once); else
     /// level-triggered readability and hang-up.
-    fn watch(&self, fd: i32, token: u64, edge: bool) -> Result<()>;
+    fn watch(&self, source: Source, token: u64, edge: bool) -> Result<()>;
     /// Watches a descriptor, or changes what it is watched for: always hang-up, and as told whether it can be
     /// read or written (all level-triggered).
-    fn watch_for(&self, fd: i32, token: u64, read: bool, write: bool) -> Result<()>;
+    fn watch_for(&self, source: Source, token: u64, read: bool, write: bool) -> Result<()>;
     /// Removes a descriptor; call before it is closed.
-    fn unwatch(&self, fd: i32);
+    fn unwatch(&self, source: Source);
     /// Sleeps; tokens of what became ready are appended, each once. A `wake` before the call makes it return at once.
     fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>);
     /// Wakes the sleeper, or the next one.
@@ -206,8 +207,8 @@ pub(crate) trait Listener: Send + Sync {
     fn is_exposed(&self) -> bool {
         false
     }
-    /// The descriptor to watch for readability.
-    fn source(&self) -> i32;
+    /// What to watch for readability.
+    fn source(&self) -> Source;
     /// Takes one waiting connection, or None when there is none (any more).
     fn accept(&self) -> Result<Option<Box<dyn Control>>>;
 }

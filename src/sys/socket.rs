@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::time::Instant;
 
+use crate::core::transport::Source;
+
 /// Descriptors that one message carries at most.
 pub(crate) const MAX_DESCRIPTORS: usize = 4;
 /// Bytes that one message carries at most.
@@ -109,6 +111,11 @@ impl Socket {
 
     pub(crate) fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+
+    /// For a waiter.
+    pub(crate) fn source(&self) -> Source {
+        Source(self.raw())
     }
 
     /// Permissions that the socket's file will be made with by `bind` (less the umask).

@@ -8,6 +8,7 @@ use crate::sys;
 pub(crate) mod inproc;
 pub(crate) mod shm;
 pub(crate) mod tcp;
+pub(crate) mod ucx;
 pub(crate) mod unix;
 
 /// Every engine, best first.

@@ -144,8 +144,8 @@ impl InprocLink {
         let link = Arc::new(Self { pair, connector, address, pid });
         // A link that fails here unwatches itself when it is dropped.
         let own = link.own();
-        own.seat.leader.watch(own.leader_bell.raw(), own.seat.token, true)?;
-        own.seat.progress.watch(own.progress_bell.raw(), own.seat.token, true)?;
+        own.seat.leader.watch(own.leader_bell.source(), own.seat.token, true)?;
+        own.seat.progress.watch(own.progress_bell.source(), own.seat.token, true)?;
         Ok(link)
     }
 
@@ -262,8 +262,8 @@ impl Link for InprocLink {
         if self.pid != std::process::id() || own.closed.swap(true, Ordering::AcqRel) {
             return;
         }
-        own.seat.leader.unwatch(own.leader_bell.raw());
-        own.seat.progress.unwatch(own.progress_bell.raw());
+        own.seat.leader.unwatch(own.leader_bell.source());
+        own.seat.progress.unwatch(own.progress_bell.source());
         self.peer().progress_bell.ring();
     }
 }

@@ -3,8 +3,8 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
+use super::registry;
 use super::sys::{Moved, Stream};
-use super::{descriptor, registry};
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::Share;
 use crate::core::transport::{ChannelProof, Control};
@@ -30,7 +30,7 @@ impl Channel {
         stream.set_nodelay(true)?;
         let more_at = if connector { peer } else { own };
         Ok(Self {
-            stream: Stream::new(descriptor(stream)),
+            stream: Stream::from(stream),
             address: peer.to_string(),
             more_at,
             is_remote: !peer.ip().is_loopback(),
@@ -143,6 +143,6 @@ impl Control for Channel {
     }
 
     fn into_share(self: Box<Self>) -> Share {
-        self.stream.into_descriptor()
+        self.stream.into_share()
     }
 }

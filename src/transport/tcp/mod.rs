@@ -13,13 +13,12 @@ mod sys;
 mod watch;
 
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use crate::core::error::{Error, Kind, Result};
-use crate::core::transport::{Control, Engine, Link, Listener, Network, Seat, Session};
+use crate::core::transport::{Control, Engine, Link, Listener, Network, Seat, Session, Source};
 use address::Address;
 use control::Channel;
 
@@ -80,8 +79,8 @@ impl Listener for Listening {
         self.exposed
     }
 
-    fn source(&self) -> i32 {
-        self.socket.as_raw_fd()
+    fn source(&self) -> Source {
+        sys::source(&self.socket)
     }
 
     fn accept(&self) -> Result<Option<Box<dyn Control>>> {
@@ -190,8 +189,4 @@ impl Engine for TcpEngine {
     ) -> Result<Arc<dyn Link>> {
         Ok(attach::attach(session, control, seat, deadline)?)
     }
-}
-
-fn descriptor(stream: TcpStream) -> OwnedFd {
-    stream.into()
 }
