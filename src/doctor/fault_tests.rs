@@ -461,13 +461,13 @@ fn del(tree: &Tree, path: &str) {
 fn set(tree: &Tree, entry: &str) {
     tree.file("/proc/self/environ", format!("HOME=/root\0{entry}\0"));
 }
-fn limit(tree: &Tree, bytes: &str) {
+pub(super) fn limit(tree: &Tree, bytes: &str) {
     tree.file("/proc/self/limits", format!("Max locked memory         {bytes}  {bytes}  bytes\n"));
 }
 fn group(tree: &Tree, most: &str, limit: &str, now: &str, used: &str) {
     tree.file(&format!("/sys/fs/cgroup/box/{most}"), limit).file(&format!("/sys/fs/cgroup/box/{now}"), used);
 }
-fn port(tree: &Tree, file: &str, text: &str) {
+pub(super) fn port(tree: &Tree, file: &str, text: &str) {
     tree.file(&format!("/sys/class/infiniband/mlx5_0/ports/1/{file}"), text);
 }
 fn token(tree: &Tree, mode: u32, text: &str) {

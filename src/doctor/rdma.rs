@@ -126,7 +126,8 @@ pub(super) fn port(machine: &Machine) -> Vec<Finding> {
         if port.is_active() {
             return Some(Finding::ok("port", format!("{name} is ACTIVE, {kind}, {}", port.rate)));
         }
-        let fact = format!("{name} is {}, physically {} ({kind})", port.state, port.physical);
+        let physical = if port.physical.is_empty() { "unknown" } else { &port.physical };
+        let fact = format!("{name} is {}, physically {physical} ({kind})", port.state);
         let interface = port.interfaces.first().map_or("INTERFACE", |(name, _)| name.as_str());
         let (why, remedy) = match port.state.as_str() {
             "INIT" | "ARMED" if !port.ethernet => (

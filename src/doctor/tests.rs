@@ -1,11 +1,12 @@
 //! A machine that is only files, and what is found on it when nothing is wrong; the faults are in `fault_tests`.
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::device::roce_mtu;
+use super::fault_tests::{limit, port};
 use super::finding::{Finding, Level};
 use super::machine::{Machine, size};
 use super::pci::{AccessControl, access_control, is_address};

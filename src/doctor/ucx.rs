@@ -84,6 +84,9 @@ fn copies(machine: &Machine) -> Option<Finding> {
 
 fn folder(machine: &Machine) -> Option<String> {
     if let Some(file) = machine.variable("NRDMA_UCX_LIB") {
+        if machine.root.exists(&format!("{file}/libucp.so.0")) {
+            return Some(file);
+        }
         let (folder, _) = file.rsplit_once('/')?;
         return machine.root.exists(&file).then(|| folder.to_owned());
     }
