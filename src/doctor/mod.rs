@@ -1,7 +1,7 @@
 //! What of this machine is in the way of RDMA: facts read below a root directory, each with its level, why it
 //! matters and the command that changes it. Nothing is changed.
 //!
-//! One file is one topic. A check is a function of a [`Machine`]: the files below a root, so that each fault has a
+//! One file is one topic. A check is a function of a `Machine`: the files below a root, so that each fault has a
 //! fixture, and probes of the running kernel, which only the real root has.
 mod device;
 mod environment;
