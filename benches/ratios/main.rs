@@ -13,7 +13,7 @@ mod cache;
 mod death;
 mod idle;
 mod latency;
-#[path = "../../src/bin/nrdma/node.rs"]
+#[path = "../../src/bin/nrdma/node/mod.rs"]
 #[allow(dead_code)]
 mod node;
 mod os;
