@@ -1,5 +1,6 @@
 //! The operating system, in calls that cannot be used wrongly.
 pub(crate) mod clock;
+pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod map;
 pub(crate) mod random;
