@@ -1,76 +1,91 @@
-//! Libraries that are loaded on first use: drivers, which come with the hardware and not with us.
-use std::ffi::OsString;
-use std::path::Path;
+//! Shared libraries that are found at run time.
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 
-use libloading::Library;
+/// A loaded library. It is never unloaded: libraries of drivers and networks leave threads and callbacks behind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Library(NonNull<c_void>);
 
-use crate::core::error::{Error, Kind, Result};
+// SAFETY: the handle only names the library, and the loader's functions may be called from any thread.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
 
-/// A library that stays loaded: drivers have threads of their own and may not be unloaded under them.
-pub(crate) struct DriverLibrary(std::mem::ManuallyDrop<Library>);
-
-impl DriverLibrary {
-    /// Opens `name` where the system keeps drivers, unless the host has loaded it already: then that one.
-    /// `instead` is a full path to use in its place (for tests).
-    pub(crate) fn open(name: &str, instead: Option<OsString>) -> Result<Self> {
-        let missing = |why: libloading::Error| {
-            let text = format!("{name} cannot be loaded ({})", why_text(&why));
-            Error::new(Kind::DriverMissing, text)
-        };
-        let library = match instead {
-            None => loaded(name).map_or_else(|| system(name), Ok).map_err(missing)?,
-            Some(path) => {
-                let path = Path::new(&path);
-                if !path.is_absolute() {
-                    let text = format!("{} is set in place of {name} and is not a full path", path.display());
-                    return Err(Error::invalid(text));
-                }
-                // SAFETY: whoever sets the path vouches for the library's start-up code, as for any plugin.
-                unsafe { Library::new(path) }.map_err(missing)?
-            }
-        };
-        Ok(Self(std::mem::ManuallyDrop::new(library)))
+impl Library {
+    /// The library of this name, if the process has it loaded already; pins it.
+    pub(crate) fn loaded(name: &CStr) -> Option<Self> {
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE | libc::RTLD_NOLOAD;
+        // SAFETY: loads nothing, so that no foreign code runs.
+        NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) }).map(Self)
     }
 
-    /// A function; None when the library lacks it.
+    /// Loads a library by file name (searched for as the system does) or path. Err: the loader's words.
     ///
     /// # Safety
-    /// `F` is the function's pointer type.
-    pub(crate) unsafe fn function<F: Copy>(&self, name: &str) -> Option<F> {
-        // SAFETY: by the contract above; the library is never unloaded, so the pointer stays good.
-        unsafe { self.0.get::<F>(name) }.ok().map(|symbol| *symbol)
+    /// The library's constructors run: it must be one that may be loaded into any process.
+    pub(crate) unsafe fn load(name: &CStr) -> Result<Self, String> {
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+        // SAFETY: by the contract above.
+        NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) }).map(Self).ok_or_else(last_error)
+    }
+
+    /// Its file, as the loader named it; empty when the loader does not say.
+    pub(crate) fn file(self) -> PathBuf {
+        let mut map = std::ptr::null::<LinkMap>();
+        // SAFETY: the handle is never closed; this request writes one pointer.
+        let failed = unsafe { libc::dlinfo(self.0.as_ptr(), libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
+        if failed != 0 {
+            return PathBuf::new();
+        }
+        // SAFETY: the entry of a library that is never unloaded.
+        let Some(map) = (unsafe { map.as_ref() }) else { return PathBuf::new() };
+        // SAFETY: a C string that lives as long as the library.
+        let name = unsafe { CStr::from_ptr(map.name) };
+        Path::new(OsStr::from_bytes(name.to_bytes())).to_owned()
+    }
+
+    /// The address of a function or variable in it or in what it needs; null when there is none.
+    pub(crate) fn symbol(self, name: &CStr) -> *mut c_void {
+        // SAFETY: the handle is never closed.
+        unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) }
     }
 }
 
-/// The loader's words: libloading's own are only about which call failed.
-fn why_text(error: &libloading::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+fn last_error() -> String {
+    // SAFETY: a plain call.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "the loader does not say why".to_owned();
+    }
+    // SAFETY: a C string that lives until this thread's next call of the loader.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-#[cfg(unix)]
-fn loaded(name: &str) -> Option<Library> {
-    use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
-    const RTLD_NOLOAD: i32 = libc::RTLD_NOLOAD;
-    // SAFETY: nothing is loaded, so no code runs.
-    unsafe { Unix::open(Some(name), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD) }.ok().map(Into::into)
+/// What the loader knows of each library, as far as it is public.
+#[repr(C)]
+struct LinkMap {
+    load_bias: usize,
+    name: *const c_char,
 }
 
-#[cfg(unix)]
-fn system(name: &str) -> std::result::Result<Library, libloading::Error> {
-    // SAFETY: a driver's start-up code, from where the system's loader looks.
-    unsafe { Library::new(name) }
-}
-
-#[cfg(windows)]
-fn loaded(name: &str) -> Option<Library> {
-    libloading::os::windows::Library::open_already_loaded(name).ok().map(Into::into)
-}
-
-#[cfg(windows)]
-fn system(name: &str) -> std::result::Result<Library, libloading::Error> {
-    use libloading::os::windows::{LOAD_LIBRARY_SEARCH_SYSTEM32, Library as Windows};
-    // A driver beside the program is no driver. SAFETY: the system's own start-up code.
-    unsafe { Windows::load_with_flags(name, LOAD_LIBRARY_SEARCH_SYSTEM32) }.map(Into::into)
+/// The file that the code or data at an address came from, as the loader named it.
+pub(crate) fn file_of(address: *const c_void) -> Option<PathBuf> {
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: `info` is writable; any address may be asked for.
+    let found = unsafe { libc::dladdr(address, &mut info) } != 0;
+    if !found || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a C string that lives as long as the library.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(Path::new(OsStr::from_bytes(name.to_bytes())).to_owned())
 }
 
 #[cfg(test)]
@@ -78,27 +93,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_said() {
-        let error = DriverLibrary::open("libno-such-driver.so.1", None).map(|_| ()).unwrap_err();
-        assert!(
-            error.kind == Kind::DriverMissing && error.text.contains("libno-such-driver.so.1"),
-            "{error}"
-        );
-        assert!(error.text.contains("cannot open shared object file"), "{error}");
-        let error = DriverLibrary::open("x", Some("lib/x.so".into())).map(|_| ()).unwrap_err();
-        assert!(error.text.contains("lib/x.so") && error.text.contains("not a full path"), "{error}");
-        let error = DriverLibrary::open("x", Some("/no/such/x.so".into())).map(|_| ()).unwrap_err();
-        assert!(error.text.contains("/no/such/x.so"), "{error}");
+    fn libc_is_there_and_says_where() {
+        let libc = Library::loaded(c"libc.so.6").unwrap();
+        let address = libc.symbol(c"getenv");
+        assert!(!address.is_null());
+        let file = file_of(address).unwrap();
+        assert!(file.file_name().unwrap().to_str().unwrap().starts_with("libc"), "{file:?}");
+        assert_eq!(libc.file(), file);
+        assert!(libc.symbol(c"nrdma_no_such_function").is_null());
+        assert!(file_of(std::ptr::null()).is_none());
     }
 
     #[test]
-    fn the_hosts_own_is_used() {
-        let libc = DriverLibrary::open("libc.so.6", None).unwrap();
-        // SAFETY: getpid's type.
-        let getpid = unsafe { libc.function::<unsafe extern "C" fn() -> i32>("getpid") }.unwrap();
-        // SAFETY: has no conditions.
-        assert_eq!(u32::try_from(unsafe { getpid() }).unwrap(), std::process::id());
-        // SAFETY: not called.
-        assert!(unsafe { libc.function::<unsafe extern "C" fn()>("no_such_function") }.is_none());
+    fn what_is_not_there_is_told() {
+        assert!(Library::loaded(c"libnrdma-no-such.so").is_none());
+        // SAFETY: there is no such library.
+        let error = unsafe { Library::load(c"libnrdma-no-such.so") }.unwrap_err();
+        assert!(error.contains("libnrdma-no-such.so"), "{error}");
     }
 }

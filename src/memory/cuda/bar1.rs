@@ -4,7 +4,7 @@ use std::ffi::{CString, OsString};
 use once_cell::sync::OnceCell;
 
 use super::nvml::Nvml;
-use crate::sys::library::DriverLibrary;
+use crate::sys::driver::DriverLibrary;
 
 #[cfg(unix)]
 const NAME: &str = "libnvidia-ml.so.1";

@@ -7,7 +7,7 @@ use super::device::Device;
 use super::failure::Failure;
 use super::sys::Table;
 use crate::core::error::{Error, Kind, Result};
-use crate::sys::library::DriverLibrary;
+use crate::sys::driver::DriverLibrary;
 
 /// Not "libcuda.so": that is what the toolkit's stub is called.
 #[cfg(unix)]

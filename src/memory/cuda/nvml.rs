@@ -2,7 +2,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use crate::sys::library::DriverLibrary;
+use crate::sys::driver::DriverLibrary;
 
 /// nvmlBAR1Memory_t, in bytes.
 #[repr(C)]

@@ -7,7 +7,7 @@ use cudarc::driver::sys as cu;
 
 use super::failure::Failure;
 use crate::core::error::{Error, Kind};
-use crate::sys::library::DriverLibrary;
+use crate::sys::driver::DriverLibrary;
 
 pub(super) type Outcome<T = ()> = Result<T, Failure>;
 

@@ -14,7 +14,7 @@ use once_cell::sync::OnceCell;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 use crate::core::slot::{Api, Facts, Layout, Request, SlotKind, SlotMaker, Slots};
-use crate::sys::library::DriverLibrary;
+use crate::sys::driver::DriverLibrary;
 use slots::Ring;
 use sys::{Com, NvApi};
 

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use crate::core::error::{Error, Kind, Result};
-use crate::sys::library::DriverLibrary;
+use crate::sys::driver::DriverLibrary;
 
 const INITIALIZE: u32 = 0x0150_e828;
 const UNLOAD: u32 = 0xd22b_dd7e;
