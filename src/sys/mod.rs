@@ -1,5 +1,6 @@
 //! The operating system, in calls that cannot be used wrongly.
 pub(crate) mod clock;
+pub(crate) mod driver;
 #[cfg(target_os = "linux")]
 pub(crate) mod descriptors;
 #[cfg(target_os = "linux")]
@@ -9,6 +10,8 @@ pub(crate) mod interfaces;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod map;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub(crate) mod probe;
 pub(crate) mod random;
 #[cfg(target_os = "linux")]
 pub(crate) mod rdma_choice;

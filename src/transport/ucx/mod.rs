@@ -19,6 +19,7 @@ mod library;
 mod line;
 mod link;
 mod memory;
+mod messages;
 mod pending;
 mod port;
 mod status;
