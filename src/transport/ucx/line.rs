@@ -237,7 +237,7 @@ impl Line {
             Data::Waiting(waiting) => waiting.len,
             Data::TooLong(len) => *len,
         };
-        let fits = len > 0 && len <= MAX_CHUNK && self.arrived + len <= MAX_OUTSTANDING + MAX_CHUNK;
+        let fits = len > 0 && len <= MAX_CHUNK && self.arrived + len <= MAX_OUTSTANDING;
         if !fits || target.offset.checked_add(len as u64).is_none() {
             drop_data(worker, data);
             let text =
