@@ -96,12 +96,11 @@ impl Line {
 
     // ---- out
 
-    /// The connecting end's first words.
-    pub(super) fn greet(&mut self, worker: &mut Worker, session: &Session) -> Result<()> {
-        let proof = ChannelProof::make(session, CHANNEL)?;
-        let bytes = proof.bytes().to_vec();
+    /// The connecting end's first words: a proof.
+    pub(super) fn greet(&mut self, worker: &mut Worker, session: &Session, words: Vec<u8>) -> Result<()> {
+        let proof = ChannelProof::read(&words).ok_or_else(|| Error::invalid("these words are no proof"))?;
         self.greeting = Some((session.clone(), proof));
-        self.send(worker, Kind::Hello, bytes)
+        self.send(worker, Kind::Hello, words)
     }
 
     /// Sends a message, in order.
