@@ -1,4 +1,5 @@
 //! By which device to go.
+use std::ffi::CStr;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -71,10 +72,31 @@ impl Device {
         if user("KEEPALIVE_INTERVAL").is_none() {
             settings.push(("KEEPALIVE_INTERVAL", "2s".to_owned()));
         }
-        if let Some(index) = self.gid_index.filter(|_| user("IB_GID_INDEX").is_none()) {
-            settings.push(("IB_GID_INDEX", index.to_string()));
-        }
         settings
+    }
+
+    /// For UCX, which takes this from the environment only. What is there already stays.
+    pub(super) fn environment(&self) -> Option<&'static CStr> {
+        const INDICES: [&CStr; 16] = [
+            c"UCX_IB_GID_INDEX=0",
+            c"UCX_IB_GID_INDEX=1",
+            c"UCX_IB_GID_INDEX=2",
+            c"UCX_IB_GID_INDEX=3",
+            c"UCX_IB_GID_INDEX=4",
+            c"UCX_IB_GID_INDEX=5",
+            c"UCX_IB_GID_INDEX=6",
+            c"UCX_IB_GID_INDEX=7",
+            c"UCX_IB_GID_INDEX=8",
+            c"UCX_IB_GID_INDEX=9",
+            c"UCX_IB_GID_INDEX=10",
+            c"UCX_IB_GID_INDEX=11",
+            c"UCX_IB_GID_INDEX=12",
+            c"UCX_IB_GID_INDEX=13",
+            c"UCX_IB_GID_INDEX=14",
+            c"UCX_IB_GID_INDEX=15",
+        ];
+        // Beyond these UCX chooses by itself.
+        INDICES.get(usize::try_from(self.gid_index?).ok()?).copied()
     }
 
     /// For logs.

@@ -14,8 +14,8 @@ use crate::core::error::{self, Error, Result};
 use crate::core::memory::Span;
 use crate::core::transport::{ChannelProof, MAX_FRAME, RegionKey, Sealer, Session, Written};
 
-/// The number of the session's channel over UCX; 0 and 1 are TCP's.
-pub(super) const CHANNEL: u32 = 2;
+/// The number of the session's channel over UCX; 0 and 1 are TCP's, 2 is the door of shm.
+pub(super) const CHANNEL: u32 = 3;
 /// The most bytes of one message of data.
 pub(super) const MAX_CHUNK: usize = 256 << 10;
 /// The most bytes of data on their way, or received and not taken.
