@@ -225,7 +225,7 @@ impl Run {
                 partial: false,
                 landing: false,
             };
-            state.flights.insert(index, flight);
+            state.flights.insert(index, Box::new(flight));
         }
         add(&peer.fragments_sent, 1);
         // A failure to send is the loss of the peer, which takes the flight back.
@@ -599,7 +599,7 @@ fn revoke(lease: &Lease, peer: &Peer) {
 }
 
 /// Takes flights back, except those whose last result has come.
-fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Flight)> {
+fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Box<Flight>)> {
     let last = |arrival: &Arrival| match arrival {
         Arrival::Result { index, part, .. } if *part != Part::Partial => Some(*index),
         _ => None,
@@ -620,6 +620,6 @@ pub(super) fn flight_of<'a>(state: &'a mut State, peer: &Peer, place: Place) -> 
     if state.stop.is_some() {
         return None;
     }
-    let flight = state.flights.get_mut(&place.index)?;
+    let flight = state.flights.get_mut(&place.index)?.as_mut();
     (flight.attempt == place.attempt && std::ptr::eq(Arc::as_ptr(&flight.peer), peer)).then_some(flight)
 }

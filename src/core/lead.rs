@@ -32,6 +32,8 @@ const FAR_MOMENT: Duration = Duration::from_micros(200);
 const QUIET: u32 = 64;
 /// So many short absences in a row, and the next is expected to be short, too.
 const TRUST: u32 = 8;
+/// One in so many absences is measured from then on.
+const SAMPLE: u64 = 8;
 /// How often the progress thread looks whether who left for a moment is back.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
@@ -349,7 +351,8 @@ impl Lead {
         }
         // Such an absence was too long, so this does not leave the links as they are.
         if let Some(mut leading) = self.take(progress) {
-            leading.hot.note_absence(Instant::now());
+            leading.hot.left = None;
+            leading.hot.short = 0;
         }
         self.ticking.store(false, Ordering::SeqCst);
         if self.leaves.load(Ordering::SeqCst) != leaves {
@@ -546,8 +549,12 @@ impl Leading<'_> {
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        self.hot.left = Some(Instant::now());
-        self.lead.stand_in.store(false, Ordering::SeqCst);
+        // Once it is trusted, some of its absences are enough to go on learning from: the clock costs, too.
+        let leaves = self.lead.leaves.load(Ordering::Relaxed);
+        self.hot.left = (self.hot.short < TRUST || leaves.is_multiple_of(SAMPLE)).then(Instant::now);
+        if self.lead.stand_in.load(Ordering::SeqCst) {
+            self.lead.stand_in.store(false, Ordering::SeqCst);
+        }
         // First, so that the progress thread looks itself at what rings from here on. Who takes the lead now
         // waits for our lock and then polls.
         self.lead.taken.store(false, Ordering::SeqCst);

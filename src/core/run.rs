@@ -50,8 +50,9 @@ pub(super) struct State {
     pub(super) shares: Vec<Share>,
     /// Fragments meant for this host alone.
     pub(super) assigned: VecDeque<u64>,
-    /// Few at a time: as many as the hosts have credits.
-    pub(super) flights: BTreeMap<u64, Flight>,
+    /// Few at a time: as many as the hosts have credits. Boxed: the map's nodes would be large else, and made anew
+    /// for each fragment when there is one at a time.
+    pub(super) flights: BTreeMap<u64, Box<Flight>>,
     pub(super) ready: VecDeque<Arrival>,
     /// Fragments that run here.
     running: u64,
@@ -292,6 +293,8 @@ impl Run {
         };
         if let Some(action) = action {
             self.perform(action);
+            // The last step ends the job, also when its owner sleeps.
+            self.close_if_over(&mut self.lock());
             self.spread();
         }
     }
@@ -449,6 +452,7 @@ impl Run {
         }
     }
 
+    /// Who calls this takes the next step, or closes the job if there is none.
     fn perform(self: &Arc<Self>, action: Action) {
         match action {
             Action::Deliver(Arrival::Result { index, attempt, sequence, part, path, size }) => {
@@ -458,8 +462,6 @@ impl Run {
             Action::HandOut { peer, index, attempt, open } => self.hand_out(&peer, index, attempt, open),
             Action::Here { index, attempt } => self.run_here(index, attempt),
         }
-        // The last step ends the job, also when its owner sleeps.
-        self.close_if_over(&mut self.lock());
     }
 
     fn tell_failure(&self, index: u64, why: Error) {
