@@ -3,7 +3,10 @@
 #![allow(clippy::indexing_slicing)]
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,18 +33,26 @@ fn old_path() -> PathBuf {
 }
 
 fn run(task: &str, settings: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    command(&std::env::current_exe().unwrap(), task, settings).output().unwrap()
+}
+
+fn command(program: &Path, task: &str, settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(program);
     command.args(["--exact", "--nocapture", "--test-threads=1", "transport::ucx::host_tests::child"]);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"UCX_")) {
         command.env_remove(name);
     }
     command.env(TASK, task).env_remove("NRDMA_UCX_LIB").stdin(Stdio::null());
-    command.envs(settings.iter().copied()).output().unwrap()
+    command.envs(settings.iter().copied());
+    command
 }
 
 /// What the child wrote to stderr; it must have succeeded.
 fn succeed(task: &str, settings: &[(&str, &str)]) -> String {
-    let output = run(task, settings);
+    succeeded(&run(task, settings), task, settings)
+}
+
+fn succeeded(output: &Output, task: &str, settings: &[(&str, &str)]) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{task} {settings:?}: {}\n{text}", output.status);
     let out = String::from_utf8_lossy(&output.stdout);
@@ -56,6 +67,7 @@ fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
     match task.as_str() {
         "load" => load(),
+        "secure" => secure(),
         "race" => race(),
         "adopt" => adopt(),
         "before" => before(),
@@ -144,6 +156,16 @@ impl Host {
 
 /// From the settings to a worker and back.
 fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
+    let context = library::shielded(|| context(ucx, tls))?;
+    let mut attr = ucp_context_attr_t { field_mask: UCP_ATTR_FIELD_MEMORY_TYPES, ..Default::default() };
+    // SAFETY: all are live.
+    assert_eq!(unsafe { ucx.ucp_context_query(context, &mut attr) }, UCS_OK);
+    assert_eq!(attr.memory_types & 1, 1);
+    work_on(ucx, context);
+    Ok(())
+}
+
+fn context(ucx: &Ucx, tls: Option<&CStr>) -> Result<ucp_context_h, Status> {
     let mut config = ptr::null_mut();
     // SAFETY: `config` is writable; null means the defaults.
     let status = unsafe { ucx.ucp_config_read(ptr::null(), ptr::null(), &mut config) };
@@ -165,10 +187,10 @@ fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
     if status != UCS_OK {
         return Err(Status(status));
     }
-    let mut attr = ucp_context_attr_t { field_mask: UCP_ATTR_FIELD_MEMORY_TYPES, ..Default::default() };
-    // SAFETY: all are live.
-    assert_eq!(unsafe { ucx.ucp_context_query(context, &mut attr) }, UCS_OK);
-    assert_eq!(attr.memory_types & 1, 1);
+    Ok(context)
+}
+
+fn work_on(ucx: &Ucx, context: ucp_context_h) {
     let params = ucp_worker_params_t {
         field_mask: UCP_WORKER_PARAM_FIELD_THREAD_MODE,
         thread_mode: UCS_THREAD_MODE_SERIALIZED,
@@ -188,7 +210,6 @@ fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
     unsafe { ucx.ucp_worker_destroy(worker) };
     // SAFETY: not used any more.
     unsafe { ucx.ucp_cleanup(context) };
-    Ok(())
 }
 
 fn map(ucx: &Ucx, context: ucp_context_h) {
@@ -243,6 +264,13 @@ fn load() {
     before.is_as_before();
     assert!(ptr::eq(ucx, library::ucx().unwrap()));
     said(ucx);
+}
+
+/// With more rights than its user has.
+fn secure() {
+    assert!(crate::sys::environment::is_secure());
+    assert!(crate::sys::environment::setting("NRDMA_UCX_LIB").is_none());
+    load();
 }
 
 /// Other threads read the environment all the time, and find what they look for.
@@ -345,6 +373,32 @@ fn handlers_are_given_back() {
             [("UCX_HANDLE_ERRORS", "bt"), ("UCX_DEBUG_SIGNO", "SIGUSR2"), ("NRDMA_UCX_LIB", library)];
         succeed("load", &settings);
     }
+}
+
+/// A program with the set-user-id bit, started by somebody who may not tell it what to load and where to write.
+#[test]
+fn an_untrusted_environment_says_nothing() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    if !status.contains("Uid:\t0\t0\t") || status.contains("NoNewPrivs:\t1") {
+        // There is no such program that this process could start.
+        return;
+    }
+    let scratch = Scratch::new();
+    let (program, log) = (scratch.0.join("program"), scratch.0.join("log"));
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    std::fs::set_permissions(&scratch.0, Permissions::from_mode(0o711)).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    let settings = [
+        ("NRDMA_UCX_LIB", NEW),
+        ("UCX_MEM_EVENTS", "y"),
+        ("UCX_HANDLE_ERRORS", "bt"),
+        ("UCX_LOG_FILE", log.to_str().unwrap()),
+        ("UCX_TLS", "all"),
+    ];
+    let output = command(&program, "secure", &settings).uid(65534).current_dir("/").output().unwrap();
+    let text = succeeded(&output, "secure", &settings);
+    assert!(text.contains("found 1.13.1 System /"), "{text}");
+    assert!(!log.exists());
 }
 
 /// The check of the check: this is what happens where the user wants it.

@@ -20,8 +20,8 @@ const NAME: &CStr = c"libucp.so.0";
 const BASE: &CStr = c"libucs.so.0";
 /// Names the library to load.
 const SETTING: &str = "NRDMA_UCX_LIB";
-/// What every variable of UCX begins with.
-const PREFIX: &str = "UCX_";
+/// What the variables begin with that UCX reads by itself.
+const PREFIXES: [&str; 2] = ["UCX_", "NRDMA_UCX_"];
 /// What the files of UCX's libraries begin with.
 const FILES: &str = "libuc";
 
@@ -131,7 +131,7 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
         // SAFETY: UCX, or what the user wants to be it.
         unsafe { Library::load(&file) }
     };
-    let loaded = environment::with(&ENVIRONMENT, PREFIX, || signals::kept_from(FILES, load));
+    let loaded = shielded(load);
     let library = loaded.map_err(|why| {
         missing(match origin {
             Origin::Host => format!("UCX cannot be loaded: {why}; the process has other parts of UCX from there"),
@@ -142,6 +142,14 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
         })
     })?;
     Ok((library, origin))
+}
+
+/// Runs what lets UCX read the environment or load libraries (`ucp_config_read`, `ucp_init_version`): with the
+/// variables above, without those that are not to be trusted, and without a change of what the host does at signals.
+///
+/// One thread at a time.
+pub(super) fn shielded<R>(work: impl FnOnce() -> R) -> R {
+    environment::with(&ENVIRONMENT, &PREFIXES, || signals::kept_from(FILES, work))
 }
 
 /// Where the process has other parts of UCX: the library beside them, which is the only one that fits them.
