@@ -29,6 +29,7 @@ pub(crate) mod run;
 pub(crate) mod scheduler;
 pub(crate) mod shared;
 pub(crate) mod sleeper;
+pub(crate) mod slot;
 pub(crate) mod source;
 pub(crate) mod stats;
 pub(crate) mod sync;
