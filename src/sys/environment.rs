@@ -13,8 +13,8 @@ unsafe extern "C" {
     static environ: AtomicPtr<*mut c_char>;
 }
 
-/// One window at a time.
-static WINDOW: Mutex<()> = Mutex::new(());
+/// One window at a time; and the address of the array of the last one, which will often do for the next.
+static WINDOW: Mutex<usize> = Mutex::new(0);
 
 /// Whether the process has more rights than its user (set-user-id, file capabilities): its environment is then
 /// not to be trusted.
@@ -31,13 +31,14 @@ pub(crate) fn setting(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Runs `work` while the environment also has `additions` (each `NAME=value`), except names that it has anyway.
-/// Where the environment is not to be trusted, its variables whose names start with `prefix` are hidden.
+/// Runs `work` while the environment also has `additions` (each `NAME=value`), except names that it has anyway, and
+/// lacks what begins with one of `hidden`.
 ///
 /// What other threads change meanwhile stays; what they read is whole at any time.
-pub(crate) fn with<R>(additions: &[&'static CStr], prefix: &str, work: impl FnOnce() -> R) -> R {
-    let _one = WINDOW.lock().unwrap_or_else(PoisonError::into_inner);
-    let _window = Window::open(additions, prefix, is_secure());
+pub(crate) fn with<R>(additions: &[&'static CStr], hidden: &[&str], work: impl FnOnce() -> R) -> R {
+    let mut last = WINDOW.lock().unwrap_or_else(PoisonError::into_inner);
+    let window = Window::open(additions, hidden, *last);
+    *last = window.new.expose_provenance();
     work()
 }
 
@@ -56,15 +57,17 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    fn open(additions: &'a [&'static CStr], prefix: &str, hide: bool) -> Self {
+    fn open(additions: &'a [&'static CStr], hide: &[&str], last: usize) -> Self {
         let old = variable().load(Ordering::Acquire);
-        let hides = |&entry: &*mut c_char| hide && text(entry).starts_with(prefix.as_bytes());
-        let (hidden, mut entries): (Vec<_>, Vec<_>) = entries(old).into_iter().partition(hides);
+        let hides =
+            |&entry: &*mut c_char| hide.iter().any(|prefix| text(entry).starts_with(prefix.as_bytes()));
+        let (hidden, mut entries): (Vec<_>, Vec<_>) = self::entries(old).into_iter().partition(hides);
         let absent =
             |addition: &CStr| !entries.iter().any(|&entry| name(text(entry)) == name(addition.to_bytes()));
         let added: Vec<_> = additions.iter().filter(|addition| absent(addition)).collect();
         entries.extend(added.iter().map(|addition| addition.as_ptr().cast_mut()));
-        let new = array(&entries);
+        let last = ptr::with_exposed_provenance_mut(last);
+        let new = if self::entries(last) == entries { last } else { array(&entries) };
         variable().store(new, Ordering::Release);
         Self { old, new, made_of: entries, hidden, additions }
     }

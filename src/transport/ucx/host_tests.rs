@@ -3,7 +3,10 @@
 #![allow(clippy::indexing_slicing)]
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +15,7 @@ use std::{mem, ptr, thread};
 use super::ffi::{self, *};
 use super::library::{self, Origin, Ucx, Version, ucx};
 use super::status::Status;
-use crate::core::error::Kind;
+use crate::core::error::{Kind, Result};
 use crate::sys::runtime_dir::tests::Scratch;
 
 const TASK: &str = "NRDMA_TEST_TASK";
@@ -30,18 +33,26 @@ fn old_path() -> PathBuf {
 }
 
 fn run(task: &str, settings: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    command(&std::env::current_exe().unwrap(), task, settings).output().unwrap()
+}
+
+fn command(program: &Path, task: &str, settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(program);
     command.args(["--exact", "--nocapture", "--test-threads=1", "transport::ucx::host_tests::child"]);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"UCX_")) {
         command.env_remove(name);
     }
     command.env(TASK, task).env_remove("NRDMA_UCX_LIB").stdin(Stdio::null());
-    command.envs(settings.iter().copied()).output().unwrap()
+    command.envs(settings.iter().copied());
+    command
 }
 
 /// What the child wrote to stderr; it must have succeeded.
 fn succeed(task: &str, settings: &[(&str, &str)]) -> String {
-    let output = run(task, settings);
+    succeeded(&run(task, settings), task, settings)
+}
+
+fn succeeded(output: &Output, task: &str, settings: &[(&str, &str)]) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{task} {settings:?}: {}\n{text}", output.status);
     let out = String::from_utf8_lossy(&output.stdout);
@@ -56,6 +67,7 @@ fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
     match task.as_str() {
         "load" => load(),
+        "secure" => secure(),
         "race" => race(),
         "adopt" => adopt(),
         "before" => before(),
@@ -142,12 +154,16 @@ impl Host {
     }
 }
 
+/// Calls something of UCX that looks at the environment.
+fn make(ucx: &Ucx, what: &str, work: impl FnOnce() -> ucs_status_t) -> Result<()> {
+    library::shielded(|| Status(work()).check(ucx, what))
+}
+
 /// From the settings to a worker and back.
-fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
+fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<()> {
     let mut config = ptr::null_mut();
     // SAFETY: `config` is writable; null means the defaults.
-    let status = unsafe { ucx.ucp_config_read(ptr::null(), ptr::null(), &mut config) };
-    assert_eq!(status, UCS_OK);
+    make(ucx, "reading", || unsafe { ucx.ucp_config_read(c"NRDMA".as_ptr(), ptr::null(), &mut config) })?;
     // SAFETY: all three are live.
     let status =
         unsafe { ucx.ucp_config_modify(config, c"TLS".as_ptr(), tls.unwrap_or(c"tcp,self").as_ptr()) };
@@ -158,17 +174,22 @@ fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
         ..Default::default()
     };
     let mut context = ptr::null_mut();
-    // SAFETY: all are live.
-    let status = unsafe { ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &mut context) };
+    let init = || {
+        // SAFETY: all are live.
+        unsafe { ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &mut context) }
+    };
+    let made = make(ucx, "opening", init);
     // SAFETY: not used any more.
     unsafe { ucx.ucp_config_release(config) };
-    if status != UCS_OK {
-        return Err(Status(status));
-    }
+    made?;
     let mut attr = ucp_context_attr_t { field_mask: UCP_ATTR_FIELD_MEMORY_TYPES, ..Default::default() };
     // SAFETY: all are live.
     assert_eq!(unsafe { ucx.ucp_context_query(context, &mut attr) }, UCS_OK);
     assert_eq!(attr.memory_types & 1, 1);
+    work_on(ucx, context)
+}
+
+fn work_on(ucx: &Ucx, context: ucp_context_h) -> Result<()> {
     let params = ucp_worker_params_t {
         field_mask: UCP_WORKER_PARAM_FIELD_THREAD_MODE,
         thread_mode: UCS_THREAD_MODE_SERIALIZED,
@@ -176,7 +197,7 @@ fn use_it(ucx: &Ucx, tls: Option<&CStr>) -> Result<(), Status> {
     };
     let mut worker = ptr::null_mut();
     // SAFETY: all are live.
-    assert_eq!(unsafe { ucx.ucp_worker_create(context, &params, &mut worker) }, UCS_OK);
+    make(ucx, "making a worker", || unsafe { ucx.ucp_worker_create(context, &params, &mut worker) })?;
     let mut efd = -1;
     // SAFETY: all are live.
     assert_eq!(unsafe { ucx.ucp_worker_get_efd(worker, &mut efd) }, UCS_OK);
@@ -236,13 +257,24 @@ fn load() {
     let ucx = ucx().unwrap();
     before.is_as_before();
     use_it(ucx, None).unwrap();
-    // Says something about itself, but not on the host's standard output.
-    let status = use_it(ucx, Some(c"rc,dc")).unwrap_err();
-    assert_eq!(status.0, UCS_ERR_NO_DEVICE, "{}", status.words(ucx));
-    assert_eq!(status.check(ucx, "looking").unwrap_err().kind, Kind::Unreachable);
+    // It has reasons, and gives them to nobody but us.
+    let error = use_it(ucx, Some(c"nosuch")).unwrap_err();
+    assert_eq!(error.kind, Kind::Unreachable);
+    let words = "opening failed: No such device (UCX status -14): transport 'nosuch' is not available";
+    let wanted = std::env::var_os("UCX_LOG_LEVEL").is_some();
+    assert_eq!(error.text.starts_with(words), !wanted, "{error}");
+    assert!(error.text.starts_with("opening failed: No such device (UCX status -14)"), "{error}");
+    assert_eq!(error.text.lines().count(), 1, "{error}");
     before.is_as_before();
     assert!(ptr::eq(ucx, library::ucx().unwrap()));
     said(ucx);
+}
+
+/// With more rights than its user has.
+fn secure() {
+    assert!(crate::sys::environment::is_secure());
+    assert!(crate::sys::environment::setting("NRDMA_UCX_LIB").is_none());
+    load();
 }
 
 /// Other threads read the environment all the time, and find what they look for.
@@ -329,7 +361,9 @@ fn absent() {
 fn the_host_is_as_it_was() {
     let text = succeed("load", &[]);
     assert!(text.contains("found 1.13.1 System /"), "{text}");
+    assert!(!text.contains("UCX "), "{text}");
     let text = succeed("load", &[("NRDMA_UCX_LIB", NEW)]);
+    assert!(!text.contains("UCX "), "{text}");
     assert!(text.contains(&format!("found 1.22.0 Setting {NEW}")), "{text}");
     // The folder will do.
     let folder = Path::new(NEW).parent().unwrap().to_str().unwrap();
@@ -347,12 +381,39 @@ fn handlers_are_given_back() {
     }
 }
 
+/// A program with the set-user-id bit, started by somebody who may not tell it what to load and where to write.
+#[test]
+fn an_untrusted_environment_says_nothing() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    if !status.contains("Uid:\t0\t0\t") || status.contains("NoNewPrivs:\t1") {
+        // There is no such program that this process could start.
+        return;
+    }
+    let scratch = Scratch::new();
+    let (program, log) = (scratch.0.join("program"), scratch.0.join("log"));
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    std::fs::set_permissions(&scratch.0, Permissions::from_mode(0o711)).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    let settings = [
+        ("NRDMA_UCX_LIB", NEW),
+        ("UCX_MEM_EVENTS", "y"),
+        ("UCX_HANDLE_ERRORS", "bt"),
+        ("UCX_LOG_FILE", log.to_str().unwrap()),
+        ("UCX_TLS", "all"),
+    ];
+    let output = command(&program, "secure", &settings).uid(65534).current_dir("/").output().unwrap();
+    let text = succeeded(&output, "secure", &settings);
+    assert!(text.contains("found 1.13.1 System /"), "{text}");
+    assert!(!log.exists());
+}
+
 /// The check of the check: this is what happens where the user wants it.
 #[test]
 fn what_the_user_sets_is_left_alone() {
     let output = run("load", &[("UCX_MEM_EVENTS", "y")]);
     assert!(!output.status.success(), "UCX no longer writes over the C library's functions");
-    let output = run("load", &[("UCX_LOG_FILE", "")]);
+    let output = run("load", &[("UCX_LOG_LEVEL", "warn"), ("UCX_LOG_FILE", "")]);
+    assert!(output.status.success());
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.contains("UCX"), "UCX no longer writes to standard output: {out}");
 }
