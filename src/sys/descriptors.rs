@@ -8,7 +8,11 @@ static ONE: Mutex<()> = Mutex::new(());
 
 fn open() -> BTreeSet<i32> {
     let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let mut all: BTreeSet<i32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    // The one that this was read from is among them.
+    all.retain(|fd| fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok());
+    all
 }
 
 /// What a descriptor stands for, as the system names it.
