@@ -50,7 +50,8 @@ impl Candidate for Opening {
         match theirs.split_first() {
             Some((&VERSION, kind)) if kind == self.device.kind().as_bytes() => None,
             Some((&VERSION, kind)) => {
-                let kind: String = String::from_utf8_lossy(kind).chars().filter(|c| !c.is_control()).collect();
+                let kind: String =
+                    String::from_utf8_lossy(kind).chars().filter(|c| !c.is_control()).collect();
                 Some(format!("one end uses {}, the other {kind}", self.device.kind()))
             }
             _ => Some("the other end's version of this engine is another".to_owned()),
