@@ -39,8 +39,10 @@ inline watch_state watch;
 inline std::string engine = "inproc";
 // This program, for worker processes.
 inline std::string program;
-// Worker processes live behind shm and tcp; behind inproc the workers are nodes of this process.
+// Worker processes live behind shm, ucx and tcp; behind inproc the workers are nodes of this process.
 inline bool processes() { return engine != "inproc"; }
+// Whether nodes meet at host:port.
+inline bool by_port() { return engine == "tcp" || engine == "ucx"; }
 
 inline double now() { return watch_now(); }
 inline void sleep_ms(unsigned ms) { watch_sleep_ms(ms); }
@@ -81,7 +83,7 @@ class Scratch {
   }
   static void remove(const std::string& other) { remove_tree(other); }
   static std::string address() {
-    if (engine == "tcp") return "127.0.0.1:" + std::to_string(free_port());
+    if (by_port()) return "127.0.0.1:" + std::to_string(free_port());
     static std::atomic<int> next{0};
     return "unix:" + path() + "/" + std::to_string(next++) + ".sock";
   }
