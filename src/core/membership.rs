@@ -309,15 +309,13 @@ impl Node {
     fn rest(&self, token: u64, listener: &dyn Listener, why: &str) {
         self.progress.unwatch(listener.source());
         lock(&self.resting).push(token);
-        let told = {
-            let mut in_trouble = lock(&self.in_trouble);
-            let told = in_trouble.contains(&token);
-            in_trouble.retain(|other| *other != token);
-            in_trouble.push(token);
-            told
-        };
-        if !told {
-            log::warn!("connections to {} have to wait: {why}", listener.bound());
+        if lock(&self.in_trouble).contains(&token) {
+            return;
+        }
+        // Not told now, it is tried again after the rest.
+        if let Some(more) = self.may_complain() {
+            lock(&self.in_trouble).push(token);
+            log::warn!("connections to {} have to wait: {why}{more}", listener.bound());
         }
     }
 
@@ -374,19 +372,26 @@ impl Node {
         }
     }
 
-    /// Logs a connection that came to nothing; no more often than every [`COMPLAINT`], so that nobody fills the log.
+    /// Logs a connection that came to nothing, if it may.
     fn complain(&self, from: &str, error: &Error) {
+        match self.may_complain() {
+            Some(more) => log::warn!("the connection from {from} came to nothing: {error}{more}"),
+            None => self.complaints.lock().unwrap_or_else(PoisonError::into_inner).1 += 1,
+        }
+    }
+
+    /// Whether strangers may be logged again: no more often than every [`COMPLAINT`], so that nobody fills the log.
+    /// In words, how many were not since.
+    fn may_complain(&self) -> Option<String> {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, unsaid) = &mut *complaints;
         if last.is_some_and(|last| last.elapsed() < COMPLAINT) {
-            *unsaid += 1;
-            return;
+            return None;
         }
-        let more = std::mem::take(unsaid);
         *last = Some(Instant::now());
-        match more {
-            0 => log::warn!("the connection from {from} came to nothing: {error}"),
-            n => log::warn!("the connection from {from} came to nothing ({n} more before it): {error}"),
+        match std::mem::take(unsaid) {
+            0 => Some(String::new()),
+            more => Some(format!(" ({more} more before it)")),
         }
     }
 

@@ -81,3 +81,49 @@ fn many_that_connect_at_once_all_meet() {
         thread::sleep(Duration::from_millis(1));
     }
 }
+
+#[test]
+fn a_node_that_ends_ends_its_own_connecting_too() {
+    // Takes connections, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let end = || {
+        let config = Config { host_id: 1, workers: 1, connect_timeout: 10 * LONG, ..Config::default() };
+        let node = Node::create(config, crate::backends(), abi::buffer::make).unwrap();
+        let connecting = {
+            let (node, address) = (Arc::clone(&node), address.clone());
+            thread::spawn(move || node.connect(&address))
+        };
+        let (_guest, _) = silent.accept().unwrap();
+        let start = Instant::now();
+        node.shutdown(Some(LONG)).unwrap();
+        assert_eq!(connecting.join().unwrap().unwrap_err().kind, Kind::ShutDown);
+        assert_eq!(node.connect(&address).unwrap_err().kind, Kind::ShutDown);
+        start.elapsed()
+    };
+    // The handshake's own limit is 5 s. A busy machine may be slow, but not always.
+    assert!((0..4).any(|_| end() < Duration::from_secs(3)));
+}
+
+#[test]
+fn nodes_that_end_while_others_connect_leave_nothing() {
+    for round in 0..30_u64 {
+        let (a, b) = (node(1, &[]), node(2, if round % 2 == 0 { &["tcp"] } else { &[] }));
+        let bound = a.listen("127.0.0.1:0", None).unwrap();
+        let connecting = {
+            let b = Arc::clone(&b);
+            thread::spawn(move || b.connect(&bound).map(drop))
+        };
+        thread::sleep(Duration::from_micros(round * 150));
+        let ends = if round % 3 == 0 { &b } else { &a };
+        ends.shutdown(Some(LONG)).unwrap();
+        let _ = connecting.join().unwrap();
+        a.shutdown(Some(LONG)).unwrap();
+        b.shutdown(Some(LONG)).unwrap();
+        let deadline = Instant::now() + LONG;
+        while Arc::strong_count(&a) + Arc::strong_count(&b) > 2 {
+            assert!(Instant::now() < deadline, "something holds a node in round {round}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

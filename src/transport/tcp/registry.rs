@@ -134,3 +134,34 @@ impl Drop for Proven {
 
 /// The number of the data connection; 0 is the control connection.
 pub(super) const DATA: u32 = 1;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_proven_connection_that_is_lost_on_the_way_is_told_at_once() {
+        let session = Session { connector: false, id: [0x7e; 16], key: [5; 32] };
+        let expectation = Expectation::new(&session, DATA, Instant::now() + Duration::from_secs(20));
+        let proof = ChannelProof::make(&session, DATA).unwrap();
+        let proven = check(&proof, "here").unwrap();
+        assert_eq!(check(&proof, "here").err().unwrap().kind, Kind::AuthFailed);
+        drop(proven);
+        let start = Instant::now();
+        let error = expectation.wait("here", start + Duration::from_secs(20)).err().unwrap();
+        assert!(error.text.contains("could not be taken"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(check(&proof, "here").is_err());
+    }
+
+    #[test]
+    fn who_has_given_up_is_not_waited_for() {
+        let session = Session { connector: false, id: [0x7f; 16], key: [5; 32] };
+        let expectation = Expectation::new(&session, DATA, Instant::now() + Duration::from_secs(20));
+        let proven = check(&ChannelProof::make(&session, DATA).unwrap(), "here").unwrap();
+        drop(expectation);
+        drop(proven);
+        assert!(!registry().expected().contains_key(&(session.id, DATA)));
+    }
+}
