@@ -15,7 +15,7 @@ const UCX_TLS: &str = "tcp,self";
 /// Results under way at a time.
 const AT_ONCE: u64 = 8;
 /// Bytes that each side of a ratio moves.
-const VOLUME: usize = 2 << 30;
+const VOLUME: usize = 512 << 20;
 const MIB: usize = 1 << 20;
 
 pub(crate) fn round_trip() -> Measured {
