@@ -36,8 +36,8 @@ END
 bench --max 4K --wrapped --untouched || fail "bench into memory of the host's own"
 
 # ---- beside other tools ----
-bench --transport tcp --min 4K --max 64K --against ucx || fail "beside ucx_perftest"
-grep -qE '^4 KiB( +[^ ]+)+ +[0-9]+\.[0-9]{2}( +[^ ]+) +[0-9]+\.[0-9]{2}$' "$scratch/bench.txt" || fail "no ratios"
+bench --transport tcp --min 64K --max 64K --against ucx || fail "beside ucx_perftest"
+grep -qE '^64 KiB( +[^ ]+)+ +[0-9]+\.[0-9]{2}( +[^ ]+) +[0-9]+\.[0-9]{2}$' "$scratch/bench.txt" || fail "no ratios"
 bench --transport tcp --min 64K --max 64K --against iperf3 || fail "beside iperf3"
 rc=0
 PATH=/nonexistent "$tool" bench --time 0.02 --max 8 --against ucx >"$scratch/none.txt" 2>&1 || rc=$?

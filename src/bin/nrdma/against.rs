@@ -89,9 +89,10 @@ impl Tool {
             output(run, local)
                 .map_err(|why| format!("{}: {why} (Debian: apt-get install {})", self.name(), self.package()))
         };
+        let work = (bytes, iterations(bytes, options.seconds));
         match self {
             Self::Ucx => {
-                let run = |test: &str, more: &[&str]| ucx(engine, test, bytes, &host, port, more);
+                let run = |test: &str, more: &[&str]| ucx(engine, test, work, &host, port, more);
                 let latency = parse_ucx(&text(&run("ucp_am_lat", &[]))?).map(|(typical, _)| typical * 2.0);
                 let window = window.to_string();
                 let overall =
@@ -101,7 +102,7 @@ impl Tool {
                     bandwidth: overall.map(|seconds| bytes as f64 / seconds.max(1e-12)),
                 })
             }
-            Self::Ib => Ok(Figures { latency: None, bandwidth: parse_ib(&text(&ib(bytes, &host, port))?) }),
+            Self::Ib => Ok(Figures { latency: None, bandwidth: parse_ib(&text(&ib(work, &host, port))?) }),
             // A stream has no messages; below a page it measures system calls.
             Self::Iperf if bytes < 4096 => Ok(Figures::default()),
             Self::Iperf => {
@@ -134,23 +135,33 @@ fn free_port() -> Result<u16, String> {
     found.map(|address| address.port()).map_err(|why| format!("no free port: {why}"))
 }
 
-/// About as many as take a quarter of a second at 4 GiB/s, within reason.
-fn iterations(bytes: u64) -> u64 {
-    ((1 << 30) / bytes.max(1)).clamp(5, 20_000)
+/// As many as take the time of a measurement at 4 GiB/s, and not so many that tools which only poll take minutes where
+/// others want the processors, too.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Clamped; `as` saturates besides.
+fn iterations(bytes: u64, seconds: f64) -> u64 {
+    let fitting = (seconds * 4e9 / bytes.max(1) as f64) as u64;
+    fitting.min((seconds * 7000.0) as u64).max(5)
 }
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn ucx<'a>(engine: &str, test: &str, bytes: u64, host: &str, port: u16, more: &[&str]) -> Run<'a> {
+fn ucx<'a>(
+    engine: &str,
+    test: &str,
+    (bytes, n): (u64, u64),
+    host: &str,
+    port: u16,
+    more: &[&str],
+) -> Run<'a> {
     let transports = match engine {
         "shm" | "inproc" => "posix",
         "ucx" => "rc,ud",
         _ => "tcp",
     };
-    let (port, size, n) = (port.to_string(), bytes.to_string(), iterations(bytes));
-    let (count, warm) = (n.to_string(), (n / 10).max(3).to_string());
+    let (port, size) = (port.to_string(), bytes.to_string());
+    let (count, warm) = (n.to_string(), (n / 20).max(3).to_string());
     let mut client = words(&["-p", &port, host, "-t", test, "-s", &size, "-n", &count, "-w", &warm, "-f"]);
     client.extend(words(more));
     Run {
@@ -161,8 +172,8 @@ fn ucx<'a>(engine: &str, test: &str, bytes: u64, host: &str, port: u16, more: &[
     }
 }
 
-fn ib<'a>(bytes: u64, host: &str, port: u16) -> Run<'a> {
-    let (port, size, count) = (port.to_string(), bytes.to_string(), iterations(bytes).to_string());
+fn ib<'a>((bytes, n): (u64, u64), host: &str, port: u16) -> Run<'a> {
+    let (port, size, count) = (port.to_string(), bytes.to_string(), n.to_string());
     let common = ["-p", &port, "-s", &size, "-n", &count, "-F", "--report_gbits"];
     let client = [&common[..], &[host]].concat();
     Run { program: "ib_write_bw", server: words(&common), client: words(&client), variables: Vec::new() }
@@ -211,7 +222,8 @@ fn output(run: &Run<'_>, local: bool) -> Result<String, String> {
     let deadline = Instant::now() + PATIENCE;
     while let Ok(None) = client.0.try_wait() {
         if Instant::now() > deadline {
-            return Err(format!("did not end within {} s", PATIENCE.as_secs()));
+            // Its figures are then missing, and ours are not lost.
+            return Ok(String::new());
         }
         thread::sleep(Duration::from_millis(5));
     }
