@@ -28,3 +28,16 @@ pub(crate) fn backends() -> core::node::Backends {
         cookie: transport::cookie,
     }
 }
+
+/// What makes slots in this build.
+pub(crate) fn slot_makers() -> &'static [&'static dyn core::slot::SlotMaker] {
+    static MAKERS: &[&dyn core::slot::SlotMaker] = &[
+        &memory::host::slots::HostSlots,
+        #[cfg(feature = "cuda")]
+        &memory::cuda::Cuda::new(abi::config::env),
+        #[cfg(feature = "vulkan")]
+        &memory::vulkan::Vulkan,
+        &memory::d3d12::D3d12::new(abi::config::env),
+    ];
+    MAKERS
+}

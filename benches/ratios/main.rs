@@ -111,6 +111,30 @@ const BARS: &[Bar] = &[
         run: tcp::sixteen_iperf,
     },
     Bar {
+        name: "tcp-peers-10",
+        what: "tcp: 8 B fragment with 10 peers / with 1",
+        most: 1.2,
+        run: tcp::ten_peers,
+    },
+    Bar {
+        name: "tcp-peers-100",
+        what: "tcp: 8 B fragment with 100 peers / with 1",
+        most: 1.2,
+        run: tcp::hundred_peers,
+    },
+    Bar {
+        name: "tcp-schedule",
+        what: "tcp: 10,000 x 1 MiB on hosts of 1:2:4 / ideal",
+        most: 1.2,
+        run: tcp::against_ideal,
+    },
+    Bar {
+        name: "tcp-memory",
+        what: "tcp: peak result memory of that / credits x 1 MiB",
+        most: 1.0,
+        run: tcp::peak_memory,
+    },
+    Bar {
         name: "tcp-kill",
         what: "tcp: kill -9 of a peer noticed, ms",
         most: 100.0,

@@ -1,5 +1,6 @@
 //! The operating system, in calls that cannot be used wrongly.
 pub(crate) mod clock;
+pub(crate) mod driver;
 #[cfg(target_os = "linux")]
 pub(crate) mod environment;
 #[cfg(target_os = "linux")]

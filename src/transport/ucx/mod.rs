@@ -10,6 +10,7 @@ mod functions;
 #[cfg(not(any(loom, tsan)))]
 mod host_tests;
 mod library;
+mod messages;
 mod status;
 
 /// Which UCX there is, and from where; it is loaded for the rest of the process's life. Err: why there is none.
