@@ -27,6 +27,10 @@ pub(crate) enum Command {
     Info {
         json: bool,
     },
+    /// The man page.
+    Man,
+    /// For a shell.
+    Completions(String),
     Bench(Bench),
 }
 
@@ -139,6 +143,14 @@ where
             None => Ok(Command::Token),
             Some(Short('h') | Long("help")) => Ok(Command::Help(help::TOKEN)),
             Some(other) => Err(other.unexpected()),
+        },
+        "man" => match parser.next()? {
+            None => Ok(Command::Man),
+            Some(other) => Err(other.unexpected()),
+        },
+        "completions" => match parser.next()? {
+            Some(Value(shell)) => Ok(Command::Completions(shell.string()?)),
+            _ => Err("completions: of which shell? bash, zsh or fish".into()),
         },
         "help" => Ok(Command::Help(help::OVERVIEW)),
         _ => Err(format!("there is no command {name:?}; see nrdma --help").into()),

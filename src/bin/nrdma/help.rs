@@ -12,7 +12,8 @@ Usage: nrdma COMMAND [OPTIONS]
   bench     measures latency and bandwidth to another process or host
   token     makes a secret that lets hosts meet
 
-nrdma COMMAND --help tells more of each; nrdma --version.
+nrdma COMMAND --help tells more of each; nrdma --version; nrdma man and
+nrdma completions bash|zsh|fish print the man page and completions.
 Exit code: 0 it worked, 1 it did not, 64 the command line is wrong.
 NRDMA_LOG=error|warn|info|debug|trace shows the library's log on stderr.
 ";
@@ -113,7 +114,7 @@ at a time (p50, p99, p99.9 and max of the time from asking for a result's memory
 to having it), then several at a time (bandwidth).
 
   --transport T    only these engines, best first [all]
-  --min N, --max N sizes of a result, 8 to 4G [8 to 1G]
+  --min N, --max N  sizes of a result, 8 to 4G [8 to 1G]
   --window N       results under way at once for bandwidth, 1 to 64 [8]; fewer
                    where they would hold more than 512 MiB
   --time S         seconds for each measurement, 0.01 to 60 [0.3]

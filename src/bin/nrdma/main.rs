@@ -9,6 +9,7 @@ mod doctor;
 mod help;
 mod info;
 mod json;
+mod manual;
 mod node;
 mod painting;
 mod peer_check;
@@ -54,6 +55,11 @@ fn main() -> ExitCode {
             }
         }
         Ok(args::Command::Info { json }) => print(&info::run(json)),
+        Ok(args::Command::Man) => print(&manual::page()),
+        Ok(args::Command::Completions(shell)) => match manual::completions(&shell) {
+            Ok(text) => print(&text),
+            Err(why) => fail(&format!("completions: {why}"), USAGE),
+        },
         Ok(args::Command::Bench(options)) => match bench::run(&options) {
             Ok(text) => print(&text),
             Err(why) => fail(&format!("bench: {why}"), FAILED),
