@@ -1,5 +1,8 @@
 //! What this build and this machine have: engines, UCX, settings. For `nrdma info`.
+use std::path::Path;
+
 use crate::abi;
+use crate::doctor;
 use crate::sys;
 use crate::transport;
 
@@ -36,12 +39,19 @@ pub fn engines() -> Vec<Availability> {
         let why_not = match name {
             _ if !here.contains(&name) => Some("not in this build".to_owned()),
             "shm" => sys::probe::memfd().err().map(|why| format!("no memory file can be made: {why}")),
-            "ucx" => transport::ucx::presence().err(),
+            "ucx" => transport::ucx::presence().err().or_else(no_device),
             _ => None,
         };
         Availability { name, why_not }
     };
     ["inproc", "shm", "ucx", "tcp"].into_iter().map(available).collect()
+}
+
+/// Without a device, UCX would only do what tcp does.
+fn no_device() -> Option<String> {
+    let devices = doctor::devices(Path::new("/"));
+    let active = devices.iter().any(|device| device.ports.iter().any(doctor::Port::is_active));
+    (!active).then(|| "no RDMA device with an active port".to_owned())
 }
 
 /// Loads UCX, and says which and from where; Err: why there is none, and what to do.

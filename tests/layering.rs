@@ -23,7 +23,7 @@ fn allowed(file: &str) -> Vec<String> {
         Some("abi") => &["core", "backends", "slot_makers"],
         Some("core") => &[],
         // The machine below a root directory, and what it is asked.
-        Some("inventory.rs") => &["abi", "sys", "transport"],
+        Some("inventory.rs") => &["abi", "doctor", "sys", "transport"],
         Some("doctor") => &["sys::probe"],
         // Errors, and the trait that waiting is behind.
         Some("sys") => &["core::error", "core::transport"],
