@@ -24,7 +24,7 @@ fn allowed(file: &str) -> Vec<String> {
         Some("core") => &[],
         // The machine below a root directory, and what it is asked.
         Some("inventory.rs") => &["abi", "doctor", "sys", "transport"],
-        Some("doctor") => &["sys::probe"],
+        Some("doctor") => &["sys::probe", "sys::rdma_device"],
         // Errors, and the trait that waiting is behind.
         Some("sys") => &["core::error", "core::transport"],
         // The traits, what they speak of, and the system.
