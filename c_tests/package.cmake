@@ -13,6 +13,22 @@ nrdma_check(package.move package ${CMAKE_COMMAND} -E rename ${_stage} ${_moved})
 set_tests_properties(package.tree package.move PROPERTIES FIXTURES_REQUIRED stage)
 set_tests_properties(package.move PROPERTIES FIXTURES_SETUP moved)
 
+# As a part of a stranger's build. What cargo built is shared, so that it is not built again.
+foreach(how add_subdirectory FetchContent)
+  set(_fetch OFF)
+  if(how STREQUAL "FetchContent")
+    set(_fetch ON)
+  endif()
+  nrdma_check(package.${how} package ${CMAKE_CTEST_COMMAND}
+    --build-and-test ${CMAKE_CURRENT_SOURCE_DIR}/consumer/subdirectory ${CMAKE_BINARY_DIR}/consumer/${how}
+    --build-generator ${CMAKE_GENERATOR} --build-noclean
+    --build-options -DNRDMA_SOURCE=${PROJECT_SOURCE_DIR} -DNRDMA_FETCH=${_fetch} -DNRDMA_TOOL=OFF
+      -DNRDMA_CARGO_DIR=${NRDMA_CARGO_DIR} -DNRDMA_CARGO_FLAGS=${NRDMA_CARGO_FLAGS} -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE}
+      -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER} -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+    --test-command consumer)
+  set_tests_properties(package.${how} PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE)
+endforeach()
+
 foreach(place stage moved)
   set(_prefix ${_${place}})
   set(_consumers)

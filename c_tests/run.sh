@@ -16,10 +16,11 @@ PACKAGES=(
     iproute2            # hosts in network namespaces
     ucx-utils iperf3    # what the benches measure against
     libopenmpi-dev openmpi-bin    # the example under MPI
+    debootstrap         # a clean tree to install the packages in
     libucx-dev          # the header that src/transport/ucx mirrors
     python3-pip         # a second UCX (c_tests/fetch_ucx.sh)
 )
-STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan)
+STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan deb)
 # What ThreadSanitizer runs: reference counts, the cache, the rings.
 TSAN_TESTS=(abi::com tests::cache tests::interface ring)
 # What runs under loom: test names that have one of these in them.
@@ -153,6 +154,9 @@ cmake_preset() { # preset
 ctest_release() { cmake_preset release; }
 
 asan() { cmake_preset asan; }
+
+# The packages, and a clean Debian tree that they are installed in. What cargo built is that of ctest.
+deb() { cmake --workflow --preset deb && c_tests/rigs/deb.sh build/deb; }
 
 # ---- the run ----
 

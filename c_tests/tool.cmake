@@ -11,6 +11,9 @@ nrdma_check(demo.tcp tool sh ${_checks}/demo.sh ${NRDMA_TOOL_FILE} ${CMAKE_CURRE
 nrdma_check(doctor tool sh ${_checks}/doctor.sh ${NRDMA_TOOL_FILE} ${CMAKE_COMMAND})
 set_tests_properties(doctor PROPERTIES TIMEOUT 300 RUN_SERIAL TRUE)
 
+nrdma_check(bench tool sh ${_checks}/bench.sh ${NRDMA_TOOL_FILE} ${CMAKE_COMMAND})
+set_tests_properties(bench PROPERTIES RUN_SERIAL TRUE)
+
 # Several hosts, in network namespaces.
 find_program(NRDMA_BASH bash)
 if(NRDMA_BASH)

@@ -67,6 +67,16 @@ if(NRDMA_TOOL)
     USES_TERMINAL VERBATIM)
 endif()
 
+# The man page and the completions, by the command itself, where it can be run.
+if(NRDMA_TOOL AND NOT _triple AND NOT CMAKE_CROSSCOMPILING)
+  set(NRDMA_TOOL_TEXTS ON)
+  add_custom_target(nrdma_texts ALL
+    COMMAND ${CMAKE_COMMAND} -DTOOL=${NRDMA_TOOL_FILE} -DOUT=${CMAKE_BINARY_DIR}/texts
+      -P ${PROJECT_SOURCE_DIR}/cmake/texts.cmake
+    DEPENDS nrdma_tool VERBATIM)
+  add_dependencies(nrdma_texts nrdma_tool)
+endif()
+
 add_library(nrdma SHARED IMPORTED GLOBAL)
 add_library(nrdma::nrdma ALIAS nrdma)
 add_dependencies(nrdma nrdma_cargo)

@@ -9,6 +9,8 @@ pub mod abi;
 pub(crate) mod core;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod doctor;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod inventory;
 pub(crate) mod memory;
 pub(crate) mod sys;
 #[cfg(test)]

@@ -23,7 +23,8 @@ fn allowed(file: &str) -> Vec<String> {
         Some("abi") => &["core", "backends", "slot_makers"],
         Some("core") => &[],
         // The machine below a root directory, and what it is asked.
-        Some("doctor") => &["sys::probe"],
+        Some("inventory.rs") => &["abi", "doctor", "sys", "transport"],
+        Some("doctor") => &["sys::probe", "sys::rdma_device"],
         // Errors, and the trait that waiting is behind.
         Some("sys") => &["core::error", "core::transport"],
         // The traits, what they speak of, and the system.

@@ -160,6 +160,53 @@ pub(crate) unsafe fn settings(raw: &nrdma_node_config) -> Result<Config> {
     })
 }
 
+/// A setting of a node that is made with the defaults: its field, its variable, its value for people, and whether the
+/// variable gave it.
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub(crate) type Described = (&'static str, Option<&'static str>, String, bool);
+
+/// All of them.
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub(crate) fn described() -> Result<Vec<Described>> {
+    // SAFETY: all strings of the default are null.
+    let config = unsafe { settings(&nrdma_node_config::DEFAULT) }?;
+    let ms = |time: Duration| format!("{} ms", time.as_millis());
+    let list = config.transports.join(",");
+    let or = |value: Option<String>, other: &str| value.unwrap_or_else(|| other.to_owned());
+    let budget = config.cache_idle_bytes.map(|bytes| format!("{bytes} bytes"));
+    let all: [(&str, Option<&str>, String); 16] = [
+        ("name", None, config.name),
+        ("host_id", None, "random".to_owned()),
+        ("worker_threads", None, config.workers.to_string()),
+        (
+            "transports",
+            Some("NRDMA_TRANSPORTS"),
+            if list.is_empty() { "all, best first".to_owned() } else { list },
+        ),
+        ("net_interface", Some("NRDMA_INTERFACE"), or(config.interface, "any")),
+        (
+            "auth_token",
+            Some("NRDMA_AUTH_TOKEN_FILE"),
+            or(
+                config.token.map(|token| format!("{} bytes", token.len())),
+                "none: same user on this host only",
+            ),
+        ),
+        ("insecure", None, u8::from(config.insecure).to_string()),
+        ("cache_idle_bytes", None, or(budget, "1 GiB, or 1/8 of the memory limit where that is less")),
+        ("heartbeat_ms", None, ms(config.heartbeat)),
+        ("peer_timeout_ms", None, config.peer_timeout.map_or_else(|| "never".to_owned(), ms)),
+        ("connect_timeout_ms", None, ms(config.connect_timeout)),
+        ("shutdown_timeout_ms", None, ms(config.shutdown_timeout)),
+        ("zero_copy", None, format!("{:?}", config.zero_copy).to_lowercase()),
+        ("zero_on_reuse", None, u8::from(config.zero_on_reuse).to_string()),
+        ("the log on stderr", Some("NRDMA_LOG"), or(env_text("NRDMA_LOG")?, "off")),
+        ("libucp.so.0", Some("NRDMA_UCX_LIB"), or(env_text("NRDMA_UCX_LIB")?, "the system's")),
+    ];
+    let given = |variable: Option<&str>| variable.is_some_and(|variable| env(variable).is_some());
+    Ok(all.into_iter().map(|(name, variable, value)| (name, variable, value, given(variable))).collect())
+}
+
 /// Refuses numbers that this version gives no meaning.
 fn check_numbers(raw: &nrdma_node_config) -> Result<()> {
     let limits = [

@@ -1,5 +1,8 @@
-//! RDMA devices, as sysfs shows them.
+//! RDMA devices, as the checks and `nrdma info` speak of them.
+use std::net::Ipv6Addr;
+
 use super::machine::Root;
+use crate::sys::rdma_device::{self, GidType, LinkLayer, NetDevice};
 
 /// An RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,25 +43,20 @@ pub struct Port {
 pub struct Gid {
     /// Its place in the table.
     pub index: u32,
-    /// "0000:0000:0000:0000:0000:ffff:0a4d:0001".
-    pub address: String,
+    /// Its 16 bytes; an IPv4 address is mapped.
+    pub address: Ipv6Addr,
     /// RoCE version 2, which is routed over UDP.
     pub v2: bool,
     /// The network interface that it belongs to; empty when that is not known.
     pub interface: String,
+    link_local: bool,
 }
 
 impl Gid {
-    fn is_link_local(&self) -> bool {
-        self.address.starts_with("fe80")
-    }
-    fn is_ipv4(&self) -> bool {
-        self.address.starts_with("0000:0000:0000:0000:0000:ffff:")
-    }
     /// How well it serves between hosts; 0: not at all.
     fn rank(&self) -> u32 {
-        match (self.v2, self.is_ipv4()) {
-            _ if self.is_link_local() => 0,
+        match (self.v2, self.address.to_ipv4_mapped().is_some()) {
+            _ if self.link_local => 0,
             (true, true) => 4,
             (true, false) => 3,
             (false, true) => 2,
@@ -68,13 +66,7 @@ impl Gid {
     /// The address as people write it: IPv4 where it is one.
     #[must_use]
     pub fn text(&self) -> String {
-        let Some(tail) = self.address.strip_prefix("0000:0000:0000:0000:0000:ffff:") else {
-            return self.address.clone();
-        };
-        match u32::from_str_radix(&tail.replace(':', ""), 16) {
-            Ok(number) => std::net::Ipv4Addr::from(number).to_string(),
-            Err(_) => self.address.clone(),
-        }
+        self.address.to_ipv4_mapped().map_or_else(|| self.address.to_string(), |v4| v4.to_string())
     }
 }
 
@@ -102,81 +94,42 @@ impl Port {
 
 /// The largest RoCE MTU that fits an interface's, with the headers of a packet; 0 when none does.
 pub(super) fn roce_mtu(interface: u32) -> u32 {
-    const HEADERS: u32 = 96;
-    [4096, 2048, 1024, 512, 256].into_iter().find(|mtu| mtu + HEADERS <= interface).unwrap_or(0)
+    NetDevice { name: String::new(), mtu: interface }.path_mtu()
 }
 
 pub(super) fn all(root: &Root) -> Vec<Device> {
-    root.list("/sys/class/infiniband").into_iter().map(|name| device(root, name)).collect()
+    rdma_device::devices(root.folder()).into_iter().map(|found| device(root, found)).collect()
 }
 
-fn device(root: &Root, name: String) -> Device {
-    let base = format!("/sys/class/infiniband/{name}");
-    let mut nodes = root.list("/sys/class/infiniband_verbs").into_iter();
-    let uverbs = nodes.find(|node| {
-        root.text(&format!("/sys/class/infiniband_verbs/{node}/ibdev")).as_deref() == Some(name.as_str())
-    });
-    let pci = root.resolved(&format!("{base}/device")).and_then(|path| {
+fn device(root: &Root, found: rdma_device::Device) -> Device {
+    let pci = root.resolved(&format!("/sys/class/infiniband/{}/device", found.name)).and_then(|path| {
         let last = path.file_name()?.to_string_lossy().into_owned();
         super::pci::is_address(&last).then_some(last)
     });
-    let numa =
-        root.number::<i64>(&format!("{base}/device/numa_node")).and_then(|node| u32::try_from(node).ok());
-    let mut ports: Vec<Port> = root
-        .list(&format!("{base}/ports"))
-        .iter()
-        .filter_map(|number| Some(port(root, &base, number.parse().ok()?)))
-        .collect();
-    ports.sort_by_key(|port| port.number);
-    Device { name, uverbs, pci, numa, ports }
+    let uverbs = found.node.and_then(|node| Some(node.file_name()?.to_string_lossy().into_owned()));
+    let ports = found.ports.into_iter().map(port).collect();
+    Device { name: found.name, uverbs, pci, numa: found.numa_node, ports }
 }
 
-fn port(root: &Root, base: &str, number: u32) -> Port {
-    let at = format!("{base}/ports/{number}");
-    // "4: ACTIVE"
-    let word = |file: &str| {
-        let text = root.text(&format!("{at}/{file}")).unwrap_or_default();
-        text.split_once(':').map_or(text.clone(), |(_, word)| word.trim().to_owned())
-    };
-    let mut gids: Vec<Gid> = root
-        .list(&format!("{at}/gids"))
-        .iter()
-        .filter_map(|index| gid(root, &at, index.parse().ok()?))
-        .collect();
-    gids.sort_by_key(|gid| gid.index);
+fn port(found: rdma_device::Port) -> Port {
+    let mtu = |net: NetDevice| (net.name, (net.mtu > 0).then_some(net.mtu));
     Port {
-        number,
-        state: word("state"),
-        physical: word("phys_state"),
-        rate: root.text(&format!("{at}/rate")).unwrap_or_default(),
-        ethernet: root.text(&format!("{at}/link_layer")).as_deref() == Some("Ethernet"),
-        interfaces: interfaces(root, base, &gids),
-        gids,
+        number: found.number,
+        state: found.state,
+        physical: found.physical_state,
+        rate: found.rate,
+        ethernet: found.link_layer == LinkLayer::Ethernet,
+        interfaces: found.net_devices.into_iter().map(mtu).collect(),
+        gids: found.gids.into_iter().map(gid).collect(),
     }
 }
 
-/// An entry of the table; None when it is not set: reading its type then fails.
-fn gid(root: &Root, at: &str, index: u32) -> Option<Gid> {
-    let address = root.text(&format!("{at}/gids/{index}"))?;
-    if address.chars().all(|c| c == '0' || c == ':') {
-        return None;
+fn gid(found: rdma_device::Gid) -> Gid {
+    Gid {
+        link_local: found.is_link_local(),
+        index: found.index,
+        address: found.bits,
+        v2: found.kind == GidType::RoceV2,
+        interface: found.net_device.unwrap_or_default(),
     }
-    let kind = root.text(&format!("{at}/gid_attrs/types/{index}"))?;
-    let interface = root.text(&format!("{at}/gid_attrs/ndevs/{index}")).unwrap_or_default();
-    Some(Gid { index, address, v2: kind.contains("v2"), interface })
-}
-
-/// Those of the hardware, or for a device without (Soft-RoCE) those that the table names.
-fn interfaces(root: &Root, base: &str, gids: &[Gid]) -> Vec<(String, Option<u32>)> {
-    let mut names = root.list(&format!("{base}/device/net"));
-    names.extend(gids.iter().map(|gid| gid.interface.clone()).filter(|name| !name.is_empty()));
-    names.sort();
-    names.dedup();
-    names
-        .into_iter()
-        .map(|name| {
-            let mtu = root.number(&format!("/sys/class/net/{name}/mtu"));
-            (name, mtu)
-        })
-        .collect()
 }

@@ -18,6 +18,44 @@ const LIBRARIES: [&str; 6] = [
     "/usr/lib/wsl/lib",
 ];
 
+/// A GPU, as the kernel shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// Its place on the PCI bus: "0000:41:00.0".
+    pub address: String,
+    /// "NVIDIA A100-SXM4-40GB".
+    pub model: Option<String>,
+    /// "GPU-...": the same in every library, whatever their numbering.
+    pub uuid: Option<String>,
+    /// How many bytes of its memory network cards see.
+    pub bar1: Option<u64>,
+    /// The NUMA node that it is at.
+    pub numa: Option<u32>,
+    /// The RDMA device with the shortest way to it.
+    pub nearest: Option<String>,
+}
+
+pub(super) fn all(root: &Root) -> Vec<Gpu> {
+    let cards = pci::gpus(root).into_iter().filter(|gpu| gpu.vendor == NVIDIA);
+    let all = cards.map(|card| {
+        let text =
+            root.text(&format!("/proc/driver/nvidia/gpus/{}/information", card.address)).unwrap_or_default();
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.map(|value| value.trim().to_owned())
+        };
+        Gpu {
+            model: field("Model"),
+            uuid: field("GPU UUID"),
+            bar1: window(root, &card.address),
+            numa: card.numa,
+            nearest: pci::nearest_card(root, &card),
+            address: card.address,
+        }
+    });
+    all.collect()
+}
+
 /// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  ..." -> "535.104.05".
 fn kernel_driver(root: &Root) -> Option<String> {
     let text = root.text("/proc/driver/nvidia/version")?;

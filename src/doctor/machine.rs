@@ -10,6 +10,9 @@ use crate::sys::probe;
 pub(super) struct Root(PathBuf);
 
 impl Root {
+    pub(super) fn folder(&self) -> &Path {
+        &self.0
+    }
     /// Where an absolute path is below this root.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))

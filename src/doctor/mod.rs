@@ -23,6 +23,7 @@ use std::path::Path;
 
 pub use device::{Device, Gid, Port};
 pub use finding::{Finding, Level};
+pub use gpu::Gpu;
 use machine::Machine;
 
 /// A check: never nothing, so that everybody sees that it was made.
@@ -63,4 +64,10 @@ pub fn examine(root: &Path) -> Vec<Finding> {
 #[must_use]
 pub fn devices(root: &Path) -> Vec<Device> {
     device::all(&Machine::new(root).root)
+}
+
+/// The NVIDIA GPUs below `root`, by PCI address.
+#[must_use]
+pub fn gpus(root: &Path) -> Vec<Gpu> {
+    gpu::all(&Machine::new(root).root)
 }

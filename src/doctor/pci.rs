@@ -23,7 +23,7 @@ pub(super) struct Function {
     pub(super) vendor: u32,
     /// The bridges above it, from the root complex on.
     bridges: Vec<String>,
-    numa: Option<u32>,
+    pub(super) numa: Option<u32>,
 }
 
 fn base(address: &str) -> String {
@@ -70,6 +70,12 @@ pub(super) fn gpus(root: &Root) -> Vec<Function> {
 fn cards(root: &Root) -> Vec<(String, Function)> {
     let devices = super::device::all(root).into_iter();
     devices.filter_map(|device| Some((device.name, function(root, &device.pci?)?))).collect()
+}
+
+/// The RDMA device with the shortest way to a GPU.
+pub(super) fn nearest_card(root: &Root, gpu: &Function) -> Option<String> {
+    let near = cards(root).into_iter().max_by_key(|(_, card)| (gpu.shared(card), card.numa == gpu.numa));
+    near.map(|(name, _)| name)
 }
 
 /// A group that is translated makes cards ask the IOMMU for every page of a GPU.

@@ -173,6 +173,19 @@ fn a_healthy_machine_has_no_fault() {
 }
 
 #[test]
+fn gpus_are_named_by_what_stays() {
+    let tree = whole();
+    let text = "Model: \t\t NVIDIA A100\nGPU UUID: \t GPU-1234\n";
+    tree.file(&format!("/proc/driver/nvidia/gpus/{GPU}/information"), text);
+    let gpu = &super::gpus(&tree.0)[0];
+    assert_eq!(
+        (gpu.address.as_str(), gpu.model.as_deref(), gpu.uuid.as_deref()),
+        (GPU, Some("NVIDIA A100"), Some("GPU-1234"))
+    );
+    assert_eq!((gpu.bar1, gpu.numa, gpu.nearest.as_deref()), (Some(16 << 30), Some(0), Some("mlx5_0")));
+}
+
+#[test]
 fn an_empty_root_has_no_fault_but_what_it_lacks() {
     let findings = examine(Path::new("/nonexistent"));
     assert!(findings.iter().all(|f| f.level < Level::Fail), "{findings:#?}");

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use lexopt::prelude::*;
 
+use crate::against::Tool;
 use crate::help;
+use crate::probe::{Content, Target};
 use crate::render::Size;
 use crate::scene::Scene;
 
@@ -12,7 +14,7 @@ const MAX_HOSTS: u32 = 64;
 const MAX_EDGE: u32 = 16_384;
 
 /// What to do.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Help(&'static str),
     Version,
@@ -22,6 +24,51 @@ pub(crate) enum Command {
     Serve(Worker),
     Token,
     Doctor(Doctor),
+    Info {
+        json: bool,
+    },
+    /// The man page.
+    Man,
+    /// For a shell.
+    Completions(String),
+    Bench(Bench),
+}
+
+/// `nrdma bench`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bench {
+    /// None: a worker process of our own.
+    pub(crate) address: Option<String>,
+    pub(crate) transports: Option<String>,
+    /// Of a result, in bytes.
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    pub(crate) window: u64,
+    /// For each of the two measurements of a size.
+    pub(crate) seconds: f64,
+    pub(crate) content: Content,
+    pub(crate) target: Target,
+    pub(crate) against: Option<Tool>,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Self {
+            address: None,
+            transports: None,
+            least: 8,
+            most: 1 << 30,
+            window: 8,
+            seconds: 0.3,
+            content: Content::Fill,
+            target: Target::Own,
+            against: None,
+            json: None,
+            svg: None,
+        }
+    }
 }
 
 /// `nrdma doctor`.
@@ -90,10 +137,20 @@ where
         "worker" => worker(&mut parser, "worker"),
         "serve" => worker(&mut parser, "serve"),
         "doctor" => doctor(&mut parser),
+        "info" => info(&mut parser),
+        "bench" => bench(&mut parser),
         "token" => match parser.next()? {
             None => Ok(Command::Token),
             Some(Short('h') | Long("help")) => Ok(Command::Help(help::TOKEN)),
             Some(other) => Err(other.unexpected()),
+        },
+        "man" => match parser.next()? {
+            None => Ok(Command::Man),
+            Some(other) => Err(other.unexpected()),
+        },
+        "completions" => match parser.next()? {
+            Some(Value(shell)) => Ok(Command::Completions(shell.string()?)),
+            _ => Err("completions: of which shell? bash, zsh or fish".into()),
         },
         "help" => Ok(Command::Help(help::OVERVIEW)),
         _ => Err(format!("there is no command {name:?}; see nrdma --help").into()),
@@ -138,6 +195,65 @@ fn doctor(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
         }
     }
     Ok(Command::Doctor(doctor))
+}
+
+fn info(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
+    let mut json = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => return Ok(Command::Help(help::INFO)),
+            Long("json") => json = true,
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Command::Info { json })
+}
+
+fn bench(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
+    let mut bench = Bench::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => return Ok(Command::Help(help::BENCH)),
+            Long("transport") => bench.transports = Some(parser.value()?.string()?),
+            Long("min") => bench.least = parser.value()?.parse_with(bytes)?,
+            Long("max") => bench.most = parser.value()?.parse_with(bytes)?,
+            Long("window") => bench.window = between("--window", parser.value()?.parse()?, 1, 64)?.into(),
+            Long("time") => bench.seconds = parser.value()?.parse_with(seconds)?,
+            Long("untouched") => bench.content = Content::Touch,
+            Long("wrapped") => bench.target = Target::Wrapped,
+            Long("against") => bench.against = Some(parser.value()?.parse_with(Tool::parse)?),
+            Long("json") => bench.json = Some(parser.value()?.into()),
+            Long("svg") => bench.svg = Some(parser.value()?.into()),
+            Value(address) if bench.address.is_none() => bench.address = Some(address.string()?),
+            other => return Err(other.unexpected()),
+        }
+    }
+    if bench.least > bench.most {
+        return Err("--min is larger than --max".into());
+    }
+    Ok(Command::Bench(bench))
+}
+
+/// "8", "64K", "1M", "1G".
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, scale) = match text.trim_end_matches(|c: char| c.is_ascii_alphabetic()) {
+        digits if digits.len() == text.len() => (digits, 1),
+        digits => match text.get(digits.len()..).map(str::to_ascii_uppercase).as_deref() {
+            Some("K" | "KIB") => (digits, 1 << 10),
+            Some("M" | "MIB") => (digits, 1 << 20),
+            Some("G" | "GIB") => (digits, 1 << 30),
+            _ => (digits, 0),
+        },
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+    number
+        .filter(|n| (8..=1 << 32).contains(n))
+        .ok_or_else(|| "a size is 8 to 4G, as in 64K, 1M, 1G".to_owned())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|seconds| (0.01..=60.0).contains(seconds));
+    number.ok_or_else(|| "it is 0.01 to 60 seconds".to_owned())
 }
 
 fn worker(parser: &mut lexopt::Parser, command: &str) -> Result<Command, lexopt::Error> {
@@ -191,9 +307,14 @@ mod tests {
         assert_eq!(line("demo"), Ok(Command::Demo(Demo::default())));
         assert_eq!(line(""), Ok(Command::Help(help::OVERVIEW)));
         assert_eq!(line("--version"), Ok(Command::Version));
-        for (command, text) in
-            [("demo", help::DEMO), ("serve", help::SERVE), ("token", help::TOKEN), ("doctor", help::DOCTOR)]
-        {
+        for (command, text) in [
+            ("demo", help::DEMO),
+            ("serve", help::SERVE),
+            ("token", help::TOKEN),
+            ("doctor", help::DOCTOR),
+            ("info", help::INFO),
+            ("bench", help::BENCH),
+        ] {
             assert_eq!(line(&format!("{command} --help")), Ok(Command::Help(text)));
             assert!(text.starts_with(&format!("nrdma {command}: ")) && text.contains("Usage: "));
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{command}");
@@ -259,6 +380,40 @@ mod tests {
         let all = Doctor { peer: Some("a:1".to_owned()), strict: true, json: true, selftest: false };
         assert_eq!(line("doctor --peer a:1 --strict --json --no-selftest"), Ok(Command::Doctor(all)));
         assert!(line("doctor --peer").is_err() && line("doctor x").is_err());
+    }
+
+    #[test]
+    fn benches() {
+        assert_eq!(line("bench"), Ok(Command::Bench(Bench::default())));
+        let given = line(
+            "bench a:1 --transport tcp --min 64 --max 2M --window 4 --time 0.5 --untouched --wrapped --against ucx \
+             --json a.json --svg a.svg",
+        );
+        let expected = Bench {
+            address: Some("a:1".to_owned()),
+            transports: Some("tcp".to_owned()),
+            least: 64,
+            most: 2 << 20,
+            window: 4,
+            seconds: 0.5,
+            content: Content::Touch,
+            target: Target::Wrapped,
+            against: Some(Tool::Ucx),
+            json: Some("a.json".into()),
+            svg: Some("a.svg".into()),
+        };
+        assert_eq!(given, Ok(Command::Bench(expected)));
+        for (given, word) in [
+            ("bench --max 5T", "64K"),
+            ("bench --min 1", "8 to 4G"),
+            ("bench --min 2M --max 1M", "--min"),
+            ("bench --time 0", "seconds"),
+            ("bench --against x", "iperf3"),
+            ("bench a b", "b"),
+        ] {
+            let text = line(given).unwrap_err();
+            assert!(text.contains(word), "{given}: {text}");
+        }
     }
 
     #[test]

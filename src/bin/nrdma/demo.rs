@@ -47,7 +47,7 @@ pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
     let how = Options { class: Scene::CLASS, payload: &options.scene.encode(), here: true, thread_limit: 0 };
     let count = options.scene.count();
     let start = Instant::now();
-    let result = progress::during(count, painting.done(), || node.execute(&painting, &how, count));
+    let result = progress::during("tiles", count, painting.done(), || node.execute(&painting, &how, count));
     let wall = start.elapsed();
 
     let stats = node.stats().map_err(|why| why.to_string())?;

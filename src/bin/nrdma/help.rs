@@ -8,9 +8,12 @@ Usage: nrdma COMMAND [OPTIONS]
   demo      renders a picture in fragments on several processes or hosts
   serve     stays and works for whoever connects: demo, bench and doctor --peer
   doctor    finds what is in the way of RDMA on this machine, and says what to do
+  info      shows what this build and this machine have, and the settings in force
+  bench     measures latency and bandwidth to another process or host
   token     makes a secret that lets hosts meet
 
-nrdma COMMAND --help tells more of each; nrdma --version.
+nrdma COMMAND --help tells more of each; nrdma --version; nrdma man and
+nrdma completions bash|zsh|fish print the man page and completions.
 Exit code: 0 it worked, 1 it did not, 64 the command line is wrong.
 NRDMA_LOG=error|warn|info|debug|trace shows the library's log on stderr.
 ";
@@ -88,4 +91,41 @@ changed.
 Exit code: 0 no FAIL, 1 a WARN with --strict, 2 a FAIL, 64 the command line is
 wrong. NO_COLOR=1 leaves colours out, as does a pipe. NRDMA_SYSROOT=DIR looks
 below DIR instead of /.
+";
+
+pub(crate) const INFO: &str = "\
+nrdma info: shows what this build and this machine have
+
+Usage: nrdma info [--json]
+
+Version and features, engines and why one is not there, UCX, RDMA devices with
+their ports, GPUs with the nearest RDMA device, and every setting with its value
+and where that came from.
+";
+
+pub(crate) const BENCH: &str = "\
+nrdma bench: measures latency and bandwidth of results by size
+
+Usage: nrdma bench [ADDRESS] [OPTIONS]
+
+ADDRESS is where another host serves (nrdma serve); without it a worker process
+is started on this one. For each size: first some results to warm up, then one
+at a time (p50, p99, p99.9 and max of the time from asking for a result's memory
+to having it), then several at a time (bandwidth).
+
+  --transport T    only these engines, best first [all]
+  --min N, --max N  sizes of a result, 8 to 4G [8 to 1G]
+  --window N       results under way at once for bandwidth, 1 to 64 [8]; fewer
+                   where they would hold more than 512 MiB
+  --time S         seconds for each measurement, 0.01 to 60 [0.3]
+  --untouched      the responder writes 8 bytes only, so that the engine is
+                   measured and not the processor's memory
+  --wrapped        results go into memory of the host's own
+  --against TOOL   ucx (ucx_perftest), ib (ib_write_bw) or iperf3 measures the
+                   same beside it; with an ADDRESS, start its server there first
+                   (on its own default port)
+  --json FILE      the figures
+  --svg FILE       a plot
+
+Exit code: 0, 1 something failed, 64 the command line is wrong.
 ";

@@ -6,6 +6,8 @@ use std::fmt::Write;
 pub(crate) enum Json {
     Null,
     Integer(u64),
+    /// Six digits; what is no number is null.
+    Float(f64),
     Text(String),
     List(Vec<Json>),
     /// In the order given.
@@ -47,6 +49,8 @@ impl Json {
         let _ = match self {
             Self::Null => write!(to, "null"),
             Self::Integer(value) => write!(to, "{value}"),
+            Self::Float(value) if value.is_finite() => write!(to, "{value:.6}"),
+            Self::Float(_) => write!(to, "null"),
             Self::Text(text) => {
                 quote(to, text);
                 Ok(())
@@ -114,11 +118,11 @@ mod tests {
     #[test]
     fn every_kind_of_value() {
         let value = Json::Object(vec![
-            ("a", Json::List(vec![1.into(), Json::Null])),
+            ("a", Json::List(vec![1.into(), Json::Float(0.5), Json::Float(f64::NAN)])),
             ("b", "x\"\\\n\u{1}".into()),
             ("c", Json::List(Vec::new())),
         ]);
-        let expected = "{\n  \"a\": [\n    1,\n    null\n  ],\n  \
+        let expected = "{\n  \"a\": [\n    1,\n    0.500000,\n    null\n  ],\n  \
                         \"b\": \"x\\\"\\\\\\n\\u0001\",\n  \"c\": []\n}\n";
         assert_eq!(value.document(), expected);
     }

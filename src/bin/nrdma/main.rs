@@ -1,14 +1,19 @@
 //! The tool: shows what the library does, from the outside.
+mod against;
 mod args;
+mod bench;
 mod canvas;
 mod crew;
 mod demo;
 mod doctor;
 mod help;
+mod info;
 mod json;
+mod manual;
 mod node;
 mod painting;
 mod peer_check;
+mod plot;
 mod probe;
 mod progress;
 mod render;
@@ -49,6 +54,16 @@ fn main() -> ExitCode {
                 failed => failed,
             }
         }
+        Ok(args::Command::Info { json }) => print(&info::run(json)),
+        Ok(args::Command::Man) => print(&manual::page()),
+        Ok(args::Command::Completions(shell)) => match manual::completions(&shell) {
+            Ok(text) => print(&text),
+            Err(why) => fail(&format!("completions: {why}"), USAGE),
+        },
+        Ok(args::Command::Bench(options)) => match bench::run(&options) {
+            Ok(text) => print(&text),
+            Err(why) => fail(&format!("bench: {why}"), FAILED),
+        },
         Ok(args::Command::Token) => match token() {
             Ok(token) => print(&token),
             Err(why) => fail(&format!("token: {why}"), FAILED),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 const WIDTH: u64 = 40;
 
-/// Runs `work` with a bar that follows `done` up to `total`.
-pub(crate) fn during<T>(total: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
+/// Runs `work` with a bar that follows `done` up to `total` of something.
+pub(crate) fn during<T>(what: &str, total: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return work();
     }
@@ -15,10 +15,10 @@ pub(crate) fn during<T>(total: u64, done: &AtomicU64, work: impl FnOnce() -> T) 
     thread::scope(|scope| {
         let painter = scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
-                show(&bar(done.load(Ordering::Relaxed), total));
+                show(&bar(done.load(Ordering::Relaxed), total, what));
                 thread::park_timeout(Duration::from_millis(80));
             }
-            show(&bar(done.load(Ordering::Relaxed), total));
+            show(&bar(done.load(Ordering::Relaxed), total, what));
             show("\n");
         });
         let result = work();
@@ -35,10 +35,10 @@ fn show(text: &str) {
     let _ = stderr.flush();
 }
 
-fn bar(done: u64, total: u64) -> String {
+fn bar(done: u64, total: u64, what: &str) -> String {
     let filled = (done * WIDTH).checked_div(total).unwrap_or(WIDTH).min(WIDTH);
     let mark = |n: u64, c: &str| c.repeat(usize::try_from(n).unwrap_or(0));
-    format!("\r[{}{}] {done}/{total} tiles", mark(filled, "#"), mark(WIDTH - filled, "."))
+    format!("\r[{}{}] {done}/{total} {what}", mark(filled, "#"), mark(WIDTH - filled, "."))
 }
 
 #[cfg(test)]
@@ -47,15 +47,15 @@ mod tests {
 
     #[test]
     fn the_bar_fills() {
-        assert_eq!(bar(0, 60).matches('#').count(), 0);
-        assert_eq!(bar(30, 60).matches('#').count(), 20);
-        assert_eq!(bar(60, 60).matches('.').count(), 0);
-        assert_eq!(bar(61, 60).matches('#').count(), 40);
-        assert!(bar(0, 0).contains("0/0"));
+        assert_eq!(bar(0, 60, "tiles").matches('#').count(), 0);
+        assert_eq!(bar(30, 60, "tiles").matches('#').count(), 20);
+        assert_eq!(bar(60, 60, "tiles").matches('.').count(), 0);
+        assert_eq!(bar(61, 60, "tiles").matches('#').count(), 40);
+        assert!(bar(0, 0, "tiles").contains("0/0"));
     }
 
     #[test]
     fn the_work_is_done_and_its_result_comes_back() {
-        assert_eq!(during(3, &AtomicU64::new(0), || 7), 7);
+        assert_eq!(during("x", 3, &AtomicU64::new(0), || 7), 7);
     }
 }

@@ -84,3 +84,10 @@ impl Domains {
         Ok(domain)
     }
 }
+
+/// Which UCX there is, and from where; it is loaded for the rest of the process's life. Err: why there is none.
+#[cfg(feature = "cli")]
+pub(crate) fn presence() -> Result<String, String> {
+    let ucx = library::ucx().map_err(|why| why.text)?;
+    Ok(format!("UCX {} in {}", ucx.version, ucx.file.display()))
+}
