@@ -103,6 +103,24 @@ endforeach()
 nrdma_check(gpu_score.adapter gpu sh ${_checks}/quoted.sh ${PROJECT_SOURCE_DIR}/examples/score_adapter.hpp
   ${PROJECT_SOURCE_DIR}/docs/slots.md 40)
 
+# ---- D3D12 by NvAPI: fake COM objects, which need no Windows ----
+
+nrdma_fake(fake_nvapi libnvapi64.so fakes/nvapi.c)
+nrdma_gpu_program(d3d12_slots d3d12_slots.c)
+set(_nvapi "NRDMA_NVAPI_LIB=$<TARGET_FILE:fake_nvapi>")
+foreach(case good misuse faults)
+  nrdma_gpu_case(${case} d3d12_slots ${case} ENV "${_nvapi}")
+endforeach()
+nrdma_gpu_case(untold d3d12_slots untold ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=noquery")
+nrdma_gpu_case(old_driver d3d12_slots refused "older than release 530" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=nofn")
+nrdma_gpu_case(no_gpu d3d12_slots refused "NvAPI status -6 (no NVIDIA GPU)" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=noinit")
+nrdma_gpu_case(no_bar1 d3d12_slots refused "RDMA_BAR1_SUPPORT" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=nosupport")
+nrdma_gpu_case(untold_no d3d12_slots refused "status -104 (not supported)"
+  ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=noquery,nosupport")
+nrdma_gpu_case(no_memory d3d12_slots refused "status -130 (out of memory)" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=fail")
+nrdma_gpu_case(too_short d3d12_slots refused "where 131072 were asked for" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=short")
+nrdma_gpu_case(no_nvapi d3d12_slots refused "Windows only")
+
 # ---- Vulkan: the CPU driver, below the fake layer, below the validation layer ----
 
 find_path(NRDMA_VULKAN_INCLUDE vulkan/vk_layer.h)
