@@ -7,6 +7,8 @@
 //! in the conformance suite.
 pub mod abi;
 pub(crate) mod core;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod doctor;
 pub(crate) mod memory;
 pub(crate) mod sys;
 #[cfg(test)]

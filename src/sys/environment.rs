@@ -31,13 +31,13 @@ pub(crate) fn setting(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Runs `work` while the environment also has `additions` (each `NAME=value`), except names that it has anyway.
-/// Where the environment is not to be trusted, its variables whose names start with one of `prefixes` are hidden.
+/// Runs `work` while the environment also has `additions` (each `NAME=value`), except names that it has anyway, and
+/// lacks what begins with one of `hidden`.
 ///
 /// What other threads change meanwhile stays; what they read is whole at any time.
-pub(crate) fn with<R>(additions: &[&'static CStr], prefixes: &[&str], work: impl FnOnce() -> R) -> R {
+pub(crate) fn with<R>(additions: &[&'static CStr], hidden: &[&str], work: impl FnOnce() -> R) -> R {
     let mut last = WINDOW.lock().unwrap_or_else(PoisonError::into_inner);
-    let window = Window::open(additions, if is_secure() { prefixes } else { &[] }, *last);
+    let window = Window::open(additions, hidden, *last);
     *last = window.new.expose_provenance();
     work()
 }

@@ -7,6 +7,8 @@ pub(crate) mod environment;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod map;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub(crate) mod probe;
 pub(crate) mod random;
 #[cfg(target_os = "linux")]
 pub(crate) mod rdma_choice;

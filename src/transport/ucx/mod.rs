@@ -10,4 +10,5 @@ mod functions;
 #[cfg(not(any(loom, tsan)))]
 mod host_tests;
 mod library;
+mod messages;
 mod status;
