@@ -211,8 +211,11 @@ fn check(library: Library, origin: Origin) -> Result<Ucx> {
     // SAFETY: it is UCX, and of a version that has these functions as they are declared.
     let functions = unsafe { Functions::load(|name| library.symbol(name)) };
     let functions = functions.map_err(|names| {
-        let text = format!("{} is UCX {version} but lacks {}", place(&file, origin), names.join(", "));
-        missing(format!("{text}; install a complete UCX"))
+        let some = names.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+        let more =
+            if names.len() > 3 { format!(" and {} more functions", names.len() - 3) } else { String::new() };
+        let file = place(&file, origin);
+        missing(format!("{file} is UCX {version} but lacks {some}{more}; install a complete UCX"))
     })?;
     Ok(Ucx { functions, version, file, origin })
 }
