@@ -1,4 +1,5 @@
-/* Slots of a D3D12 device by NvAPI, on fakes of both that run on any system. d3d12_slots CASE, with NRDMA_NVAPI_LIB. */
+/* Slots of a D3D12 device by NvAPI, on fakes of both that run on any system. d3d12_slots CASE, with
+ * NRDMA_NVAPI_LIB. */
 #include "fakes/d3d12.h"
 #include "gpu_rig.h"
 
@@ -29,7 +30,8 @@ static void nothing_left(const com_device *device)
     CHECK_EQ(references(), 0);
 }
 
-/* Both addresses are in the slot, on 64 KiB wherever NvAPI puts them; the GPU's is never touched (nothing is there). */
+/* Both addresses are in the slot, on 64 KiB wherever NvAPI puts them; the GPU's is never touched (nothing is
+ * there). */
 static void good(void)
 {
     find_nvapi();

@@ -1,5 +1,5 @@
-/* A Vulkan host for tests of slots: an instance and a device of the CPU driver, by the loader, with what a case asks for,
- * and a count of what the validation layer has to say. */
+/* A Vulkan host for tests of slots: an instance and a device of the CPU driver, by the loader, with what a
+ * case asks for, and a count of what the validation layer has to say. */
 #ifndef NRDMA_VULKAN_RIG_H
 #define NRDMA_VULKAN_RIG_H
 #define VK_NO_PROTOTYPES

@@ -1,5 +1,5 @@
-/* Slots of the host's Vulkan device, on the CPU driver below a fake layer below the validation layer (gpu.cmake sets the
- * order). vulkan_slots CASE. */
+/* Slots of the host's Vulkan device, on the CPU driver below a fake layer below the validation layer
+ * (gpu.cmake sets the order). vulkan_slots CASE. */
 #include "vulkan_rig.h"
 
 static void (*fail)(unsigned);

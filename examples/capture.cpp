@@ -1,9 +1,11 @@
-// A capture loop over slots: a card writes frames into GPU memory, or into main memory where it cannot reach the GPU's.
+// A capture loop over slots: a card writes frames into GPU memory, or into main memory where it cannot reach
+// the GPU's.
 //
 //   capture [FRAMES]
 //
-// There is no card here: Card stands for its SDK, and its transfers are nrdma's own writes. With a real one, lock() is
-// DMABufferLock, VHD_CreateSlotEx or ibv_reg_mr, and capture() is the SDK's wait for the next frame.
+// There is no card here: Card stands for its SDK, and its transfers are nrdma's own writes. With a real one,
+// lock() is DMABufferLock, VHD_CreateSlotEx or ibv_reg_mr, and capture() is the SDK's wait for the next
+// frame.
 #include <nrdma/nrdma.hpp>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-//! Slots from Rust, on the fake CUDA driver of c_tests/fakes/cuda, which a C compiler builds here: codes that no enum knows
-//! are told as numbers, and nothing is left. `ctest -L gpu` has the rest.
+//! Slots from Rust, on the fake CUDA driver of c_tests/fakes/cuda, which a C compiler builds here: codes that
+//! no enum knows are told as numbers, and nothing is left. `ctest -L gpu` has the rest.
 // All of this is test: what is not there shall fail it.
 #![cfg(all(target_os = "linux", feature = "cuda", not(any(loom, tsan))))]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]

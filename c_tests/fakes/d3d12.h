@@ -1,5 +1,6 @@
-/* A D3D12 device and its buffers, as COM objects that need no Windows: as much of their virtual tables as nrdma and the
- * fake NvAPI call. Written as MSVC has it: a struct comes back through a pointer after `self`. One test owns them. */
+/* A D3D12 device and its buffers, as COM objects that need no Windows: as much of their virtual tables as
+ * nrdma and the fake NvAPI call. Written as MSVC has it: a struct comes back through a pointer after `self`.
+ * One test owns them. */
 #ifndef NRDMA_FAKE_D3D12_H
 #define NRDMA_FAKE_D3D12_H
 #include <stdint.h>

@@ -1,5 +1,6 @@
-/* A fake nvapi64.dll, for any system: one export that gives functions by number, as the real one has. Buffers come from the
- * device's own CreateCommittedResource, and the "RDMA address" is where the CPU sees them, so that a test can play the card.
+/* A fake nvapi64.dll, for any system: one export that gives functions by number, as the real one has. Buffers
+ * come from the device's own CreateCommittedResource, and the "RDMA address" is where the CPU sees them, so
+ * that a test can play the card.
  *
  * NRDMA_FAKE_NVAPI=nofn,noquery,noinit,nosupport,fail,short: what this driver lacks or does. */
 #include <stdio.h>

@@ -1,9 +1,10 @@
-/* VK_LAYER_NRDMA_fake_rdma: adds VK_NV_external_memory_rdma to a driver that runs on the CPU, for tests. It is strict where
- * the validation layer is silent: an address is had only of memory that was allocated for export, and the RDMA memory
- * type is shown only to buffers that were made for it. With FAKE_VK_EMBED the same without the loader: the test adopts
- * handles of its own and passes fake_vk_gipa on.
+/* VK_LAYER_NRDMA_fake_rdma: adds VK_NV_external_memory_rdma to a driver that runs on the CPU, for tests. It
+ * is strict where the validation layer is silent: an address is had only of memory that was allocated for
+ * export, and the RDMA memory type is shown only to buffers that were made for it. With FAKE_VK_EMBED the
+ * same without the loader: the test adopts handles of its own and passes fake_vk_gipa on.
  *
- * NRDMA_FAKE_VK=noext,nofeature,notype,noexport,addrfail,allocfail,lowbits: what this device lacks or does. */
+ * NRDMA_FAKE_VK=noext,nofeature,notype,noexport,addrfail,allocfail,lowbits: what this device lacks or does.
+ */
 #ifndef NRDMA_FAKE_VULKAN_H
 #define NRDMA_FAKE_VULKAN_H
 #define VK_NO_PROTOTYPES
@@ -25,8 +26,8 @@
 #else
 #  define VISIBLE __attribute__((visibility("default")))
 #endif
-/* Next-in-chain pointers are resolved once, while the object is being created: asking the loader later returns the top of
- * the chain, which is this layer again. */
+/* Next-in-chain pointers are resolved once, while the object is being created: asking the loader later
+ * returns the top of the chain, which is this layer again. */
 #define INST_FNS(X)                                                                                         \
   X(vkDestroyInstance)                                                                                      \
   X(vkEnumerateDeviceExtensionProperties)                                                                   \

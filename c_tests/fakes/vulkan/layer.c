@@ -293,8 +293,9 @@ VISIBLE VkResult VKAPI_CALL vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLa
     return VK_SUCCESS;
 }
 
-/* The same fake without the loader's layer machinery: the test adopts handles it made itself and passes fake_vk_gipa to the code under test.
- * Needed where layers do not reach (Windows under wine) and handy where no manifest can be installed. */
+/* The same fake without the loader's layer machinery: the test adopts handles it made itself and passes
+ * fake_vk_gipa to the code under test. Needed where layers do not reach (Windows under wine) and handy where
+ * no manifest can be installed. */
 #ifdef FAKE_VK_EMBED
 VISIBLE PFN_vkVoidFunction VKAPI_CALL fake_vk_gipa(VkInstance h, const char *n) { return GIPA(h, n); }
 VISIBLE void fake_vk_adopt(VkInstance in, VkPhysicalDevice pd, VkDevice dev, PFN_vkGetInstanceProcAddr gipa,

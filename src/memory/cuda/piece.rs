@@ -162,8 +162,8 @@ impl Recipe {
             return Err(Error::new(
                 Kind::NotSupported,
                 format!(
-                    "{}: the driver made VMM memory and does not call it RDMA capable (pointer attribute 15 is 0): \
-                     use NRDMA_MEMORY_DEVICE",
+                    "{}: the driver made VMM memory and does not call it RDMA capable (pointer attribute \
+                     15 is 0): use NRDMA_MEMORY_DEVICE",
                     self.tried()
                 ),
             ));
