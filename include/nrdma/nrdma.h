@@ -1075,8 +1075,6 @@ NRDMA_API nrdma_status nrdma_writer_write(struct nrdma_writer *writer, const voi
    callback has returned. */
 NRDMA_API nrdma_status nrdma_writer_flush(struct nrdma_writer *writer);
 
-extern int vsnprintf(char *to, size_t size, const char *format, void *arguments);
-
 #ifdef __cplusplus
 }  /* extern "C" */
 #endif  /* __cplusplus */
