@@ -84,6 +84,7 @@ pub(super) struct Ucx {
     pub(super) version: Version,
     /// The file, as the loader named it.
     pub(super) file: PathBuf,
+    #[allow(dead_code, reason = "for whoever asks where UCX came from")]
     pub(super) origin: Origin,
 }
 
@@ -154,7 +155,7 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
 /// `ucp_worker_create`): runs `work` without the variables that are not to be trusted or not meant for UCX, and
 /// without a change of what the host does at signals. Err: that of `work`, with what UCX says of it.
 ///
-/// One thread at a time; not within itself.
+/// One thread at a time.
 pub(super) fn shielded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let (result, heard) = messages::hear(|| shielded_with(&[], work));
     if heard.is_empty() {
