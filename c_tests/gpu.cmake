@@ -162,6 +162,18 @@ foreach(case good addressed validation_on_top not_enabled misuse faults)
   nrdma_vulkan_case(${case} ${case})
 endforeach()
 nrdma_vulkan_case(low_bits low_bits FAKE lowbits)
+# The fake without the loader's layers, as where no layer reaches.
+nrdma_fake(fake_vulkan_embedded libfake_vulkan.so
+  fakes/vulkan/state.c fakes/vulkan/buffers.c fakes/vulkan/layer.c)
+set_target_properties(fake_vulkan_embedded PROPERTIES C_VISIBILITY_PRESET hidden)
+target_include_directories(fake_vulkan_embedded PRIVATE ${NRDMA_VULKAN_INCLUDE})
+target_compile_definitions(fake_vulkan_embedded PRIVATE FAKE_VK_EMBED)
+set(_layered ${_vulkan})
+list(FILTER _vulkan EXCLUDE REGEX "LAYER")
+list(APPEND _vulkan "NRDMA_TEST_LAYER=$<TARGET_FILE:fake_vulkan_embedded>")
+nrdma_vulkan_case(embedded embedded)
+set(_vulkan ${_layered})
+
 # What the device lacks; whether the host enables the extension; whether the probe knows without trying.
 nrdma_vulkan_case(no_extension without planned "VkPhysicalDevice has no VK_NV_external_memory_rdma" FAKE noext)
 nrdma_vulkan_case(no_feature with planned "lacks the feature externalMemoryRDMA" FAKE nofeature)

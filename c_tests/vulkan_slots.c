@@ -215,6 +215,29 @@ static void faults(void)
     CHECK_EQ(vulkan_messages, 0);
 }
 
+/* The fake without layers, as where no layer reaches (Windows under wine): nrdma is given its lookup function. */
+static void embedded(void)
+{
+    vulkan_rig rig = vulkan_open(0, 0, 0);
+    void *fake = dlopen(getenv("NRDMA_TEST_LAYER"), RTLD_NOW);
+    CHECK(fake != NULL);
+    void (*adopt)(VkInstance, VkPhysicalDevice, VkDevice, PFN_vkGetInstanceProcAddr, int);
+    PFN_vkGetInstanceProcAddr lookup;
+    gpu_symbol(fake, &adopt, "fake_vk_adopt");
+    gpu_symbol(fake, &lookup, "fake_vk_gipa");
+    gpu_symbol(fake, &live, "fake_vk_live");
+    adopt(rig.instance, rig.physical, rig.device, rig.lookup, 1);
+    nrdma_gpu_buffer_config config = vulkan_config(&rig, 3, 70000);
+    gpu_refused(&config, NRDMA_NOT_SUPPORTED, "VkPhysicalDevice has no VK_NV_external_memory_rdma");
+    config.vk_get_instance_proc_addr = (nrdma_proc)lookup;
+    nrdma_gpu_buffer *buffer = gpu_make(&config);
+    gpu_slots_apart(buffer, UNIT);
+    card_to_gpu(&rig, buffer);
+    nrdma_gpu_buffer_destroy(buffer);
+    CHECK_EQ(live(), 0);
+    vulkan_close(&rig);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -223,7 +246,7 @@ int main(int argc, char **argv)
     } cases[] = {
         {"good", good},           {"low_bits", low_bits},       {"validation_on_top", validation_on_top},
         {"addressed", addressed}, {"not_enabled", not_enabled}, {"misuse", misuse},
-        {"faults", faults}};
+        {"faults", faults},       {"embedded", embedded}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i)
         if (argc > 1 && strcmp(cases[i].name, argv[1]) == 0) {
             cases[i].run();
