@@ -102,3 +102,82 @@ foreach(case traits ladder pins threads exit)
 endforeach()
 nrdma_check(gpu_score.adapter gpu sh ${_checks}/quoted.sh ${PROJECT_SOURCE_DIR}/examples/score_adapter.hpp
   ${PROJECT_SOURCE_DIR}/docs/slots.md 40)
+
+# ---- D3D12 by NvAPI: fake COM objects, which need no Windows ----
+
+nrdma_fake(fake_nvapi libnvapi64.so fakes/nvapi.c)
+nrdma_gpu_program(d3d12_slots d3d12_slots.c)
+set(_nvapi "NRDMA_NVAPI_LIB=$<TARGET_FILE:fake_nvapi>")
+foreach(case good misuse faults)
+  nrdma_gpu_case(${case} d3d12_slots ${case} ENV "${_nvapi}")
+endforeach()
+nrdma_gpu_case(untold d3d12_slots untold ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=noquery")
+nrdma_gpu_case(old_driver d3d12_slots refused "older than release 530" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=nofn")
+nrdma_gpu_case(no_gpu d3d12_slots refused "NvAPI status -6 (no NVIDIA GPU)" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=noinit")
+nrdma_gpu_case(no_bar1 d3d12_slots refused "RDMA_BAR1_SUPPORT" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=nosupport")
+nrdma_gpu_case(untold_no d3d12_slots refused "status -104 (not supported)"
+  ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=noquery,nosupport")
+nrdma_gpu_case(no_memory d3d12_slots refused "status -130 (out of memory)" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=fail")
+nrdma_gpu_case(too_short d3d12_slots refused "where 131072 were asked for" ENV "${_nvapi}" "NRDMA_FAKE_NVAPI=short")
+nrdma_gpu_case(no_nvapi d3d12_slots refused "Windows only")
+
+# ---- Vulkan: the CPU driver, below the fake layer, below the validation layer ----
+
+find_path(NRDMA_VULKAN_INCLUDE vulkan/vk_layer.h)
+set(NRDMA_VULKAN_DRIVER /usr/share/vulkan/icd.d/lvp_icd.${CMAKE_SYSTEM_PROCESSOR}.json CACHE FILEPATH "lavapipe's manifest")
+set(NRDMA_VULKAN_LAYERS /usr/share/vulkan/explicit_layer.d CACHE PATH "Where the validation layer's manifest is")
+if(NOT NRDMA_VULKAN_INCLUDE OR NOT EXISTS ${NRDMA_VULKAN_DRIVER}
+    OR NOT EXISTS ${NRDMA_VULKAN_LAYERS}/VkLayer_khronos_validation.json)
+  add_test(NAME vulkan_slots COMMAND sh -c "echo no lavapipe, validation layer or Vulkan headers here; exit 77")
+  set_tests_properties(vulkan_slots PROPERTIES SKIP_RETURN_CODE 77)
+  return()
+endif()
+nrdma_fake(fake_vulkan libVkLayer_nrdma_fake_rdma.so
+  fakes/vulkan/state.c fakes/vulkan/buffers.c fakes/vulkan/layer.c)
+set_target_properties(fake_vulkan PROPERTIES C_VISIBILITY_PRESET hidden)
+target_include_directories(fake_vulkan PRIVATE ${NRDMA_VULKAN_INCLUDE})
+set(NRDMA_FAKE_LAYER ./libVkLayer_nrdma_fake_rdma.so)
+set(_layer ${CMAKE_CURRENT_BINARY_DIR}/fakes/fake_vulkan)
+configure_file(fakes/vulkan/VkLayer_nrdma_fake_rdma.json.in ${_layer}/VkLayer_nrdma_fake_rdma.json @ONLY)
+# The order of the layers is that of the folders, not of the names: the validation layer's first, so that it is on top.
+set(_vulkan "VK_ICD_FILENAMES=${NRDMA_VULKAN_DRIVER}" "VK_LAYER_PATH=${NRDMA_VULKAN_LAYERS}:${_layer}"
+  "VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation:VK_LAYER_NRDMA_fake_rdma"
+  "NRDMA_TEST_LAYER=${_layer}/libVkLayer_nrdma_fake_rdma.so")
+if(NRDMA_SANITIZE)
+  # The CPU driver keeps what it compiled.
+  list(APPEND _vulkan "ASAN_OPTIONS=detect_leaks=0")
+endif()
+
+nrdma_gpu_program(vulkan_slots vulkan_slots.c)
+target_include_directories(vulkan_slots PRIVATE ${NRDMA_VULKAN_INCLUDE})
+function(nrdma_vulkan_case name)
+  cmake_parse_arguments(T "" "FAKE" "" ${ARGN})
+  set(_environment ${_environment} ${_vulkan} "NRDMA_FAKE_VK=${T_FAKE}")
+  nrdma_run(vulkan_slots.${name} gpu vulkan_slots ${T_UNPARSED_ARGUMENTS})
+  if(vulkan_slots_clang_file)
+    nrdma_run(vulkan_slots.${name}.clang "gpu;clang" ${vulkan_slots_clang_file} ${T_UNPARSED_ARGUMENTS})
+  endif()
+endfunction()
+foreach(case good addressed validation_on_top not_enabled misuse faults)
+  nrdma_vulkan_case(${case} ${case})
+endforeach()
+nrdma_vulkan_case(low_bits low_bits FAKE lowbits)
+# The fake without the loader's layers, as where no layer reaches.
+nrdma_fake(fake_vulkan_embedded libfake_vulkan.so
+  fakes/vulkan/state.c fakes/vulkan/buffers.c fakes/vulkan/layer.c)
+set_target_properties(fake_vulkan_embedded PROPERTIES C_VISIBILITY_PRESET hidden)
+target_include_directories(fake_vulkan_embedded PRIVATE ${NRDMA_VULKAN_INCLUDE})
+target_compile_definitions(fake_vulkan_embedded PRIVATE FAKE_VK_EMBED)
+set(_layered ${_vulkan})
+list(FILTER _vulkan EXCLUDE REGEX "LAYER")
+list(APPEND _vulkan "NRDMA_TEST_LAYER=$<TARGET_FILE:fake_vulkan_embedded>")
+nrdma_vulkan_case(embedded embedded)
+set(_vulkan ${_layered})
+
+# What the device lacks; whether the host enables the extension; whether the probe knows without trying.
+nrdma_vulkan_case(no_extension without planned "VkPhysicalDevice has no VK_NV_external_memory_rdma" FAKE noext)
+nrdma_vulkan_case(no_feature with planned "lacks the feature externalMemoryRDMA" FAKE nofeature)
+nrdma_vulkan_case(no_type with planned "no memory type with RDMA_CAPABLE" FAKE notype)
+nrdma_vulkan_case(not_exportable with planned "not exportable" FAKE noexport)
+nrdma_vulkan_case(no_memory with unplanned "out of device memory" FAKE allocfail)
+nrdma_vulkan_case(no_address with unplanned "vkGetMemoryRemoteAddressNV failed with VkResult -1000072003" FAKE addrfail)

@@ -1,5 +1,6 @@
-/* Slots in hosts that have CUDA contexts of their own, or none, or another GPU's: the host's current context is never
- * touched, and the order in which things go does not matter. gpu_contexts CASE, with two fake GPUs. */
+/* Slots in hosts that have CUDA contexts of their own, or none, or another GPU's: the host's current context
+ * is never touched, and the order in which things go does not matter. gpu_contexts CASE, with two fake GPUs.
+ */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,7 +44,8 @@ static void on_a_thread(void *(*run)(void *), void *arg)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-/* None, the same GPU's, the same context, another GPU's: it is as it was, and so is its place on the stack. */
+/* None, the same GPU's, the same context, another GPU's: it is as it was, and so is its place on the stack.
+ */
 static void untouched(void)
 {
     const gpu_rig rig = gpu_load();
@@ -80,7 +82,8 @@ static void untouched(void)
     }
 }
 
-/* The host lets go of its primary context while slots live, and destroys them afterwards, on another thread. */
+/* The host lets go of its primary context while slots live, and destroys them afterwards, on another thread.
+ */
 static void released_under(void)
 {
     const gpu_rig rig = gpu_load();
@@ -98,7 +101,8 @@ static void released_under(void)
     }
 }
 
-/* Memory in the host's own context goes with it when the host destroys that first: no crash, nothing freed twice. */
+/* Memory in the host's own context goes with it when the host destroys that first: no crash, nothing freed
+ * twice. */
 static void context_gone(void)
 {
     const gpu_rig rig = gpu_load();

@@ -1,5 +1,6 @@
-/* Slots by the CUDA driver and in main memory, on the fake driver. One case is one process, because what a driver is
- * and has is decided when it is loaded: gpu_cuda CASE, with the case's environment from gpu.cmake. */
+/* Slots by the CUDA driver and in main memory, on the fake driver. One case is one process, because what a
+ * driver is and has is decided when it is loaded: gpu_cuda CASE, with the case's environment from gpu.cmake.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

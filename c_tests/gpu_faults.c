@@ -1,7 +1,7 @@
-/* Every call of the CUDA driver is made to fail, at every position of the life of a buffer: a clear error or success,
- * nothing left, the context stack as it was. A call that frees cannot be made to fail without losing what it should have
- * freed: then that is lost, and nothing else, and the next buffer works. gpu_faults CASE [clean]: the second leaves
- * those calls alone, so that the strict fake must find nothing at exit. */
+/* Every call of the CUDA driver is made to fail, at every position of the life of a buffer: a clear error or
+ * success, nothing left, the context stack as it was. A call that frees cannot be made to fail without losing
+ * what it should have freed: then that is lost, and nothing else, and the next buffer works. gpu_faults CASE
+ * [clean]: the second leaves those calls alone, so that the strict fake must find nothing at exit. */
 #include <unistd.h>
 
 #include "gpu_rig.h"

@@ -1,4 +1,5 @@
-/* For tests of slots: the fake CUDA driver as the host has loaded it, and what every test asks of a buffer. */
+/* For tests of slots: the fake CUDA driver as the host has loaded it, and what every test asks of a buffer.
+ */
 #ifndef NRDMA_GPU_RIG_H
 #define NRDMA_GPU_RIG_H
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// nrdma::Gpu_buffer behaves as ossia score's RdmaGpuBuffer, and score's call sites compile against the adapter of
-// docs/slots.md. gpu_score CASE, on the fake CUDA driver.
+// nrdma::Gpu_buffer behaves as ossia score's RdmaGpuBuffer, and score's call sites compile against the
+// adapter of docs/slots.md. gpu_score CASE, on the fake CUDA driver.
 #include <pthread.h>
 
 #include <type_traits>

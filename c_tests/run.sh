@@ -13,6 +13,7 @@ PACKAGES=(
     valgrind            # the C tests again
     abigail-tools       # abidw, abidiff
     libx11-dev          # macros that the headers must live with
+    mesa-vulkan-drivers libvulkan-dev vulkan-validationlayers   # slots on Vulkan: a driver on the CPU, the checker
     iproute2            # hosts in network namespaces
     ucx-utils iperf3    # what the benches measure against
     libopenmpi-dev openmpi-bin    # the example under MPI

@@ -1,4 +1,5 @@
-/* A fake libnvidia-ml.so.1: what UCX's CUDA module asks, and the size of BAR1 (FAKENVML_BAR1; 0: not known). */
+/* A fake libnvidia-ml.so.1: what UCX's CUDA module asks, and the size of BAR1 (FAKENVML_BAR1; 0: not known).
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -72,3 +72,27 @@ int use(const nrdma_job& job, const nrdma_job_class& job_class)
     node.reset(left);
     return status | (node.get() == nullptr);
 }
+
+bool lock(void*, std::size_t) { return true; }
+void unlock(void*, std::size_t) {}
+
+int use_slots(void* device)
+{
+    nrdma::Gpu_buffer_config config{nrdma::Gpu_api::Cuda, 3, 1000};
+    config.memory = nrdma::Gpu_memory::Vmm;
+    config.vulkan.device = device;
+    nrdma::Gpu_buffer slots;
+    int status = slots.create(config) ? 0 : slots.status();
+    nrdma::Gpu_buffer other(static_cast<nrdma::Gpu_buffer&&>(slots));
+    slots = static_cast<nrdma::Gpu_buffer&&>(other);
+    nrdma_gpu_export handle = NRDMA_GPU_EXPORT_INIT;
+    status |= slots.exportHandle(0, NRDMA_EXPORT_FD, handle) | slots.flush();
+    status |= slots.write(0, 0, device, 1) | slots.read(0, 0, device, 1);
+    nrdma::Gpu_pins<bool (*)(void*, std::size_t), void (*)(void*, std::size_t)> pins(slots, lock, unlock);
+    pins.release();
+    slots.swap(other);
+    slots.destroy();
+    return status | (pins ? 1 : 0) | (slots.valid() && slots.get() != nullptr ? 1 : 0) |
+           static_cast<int>(slots.find(slots.slot(slots.slotCount()).gpuVA)) | slots.info().memory |
+           (slots.backend() == nrdma::Gpu_api{} ? 0 : 1);
+}

@@ -1,8 +1,8 @@
-/* C++17 view of slots: RDMA-capable memory for capture cards and NICs. Part of nrdma.hpp, and complete without it.
+/* C++17 view of slots: RDMA-capable memory for capture cards and NICs. Part of nrdma.hpp, and complete
+ * without it.
  *
- * Members and numbers are those of ossia score's RdmaGpuBuffer, so that code written for it compiles with this. No
- * function throws; builds with -fno-exceptions and -fno-rtti.
- */
+ * Members and numbers are those of ossia score's RdmaGpuBuffer, so that code written for it compiles with
+ * this. No function throws; builds with -fno-exceptions and -fno-rtti. */
 #ifndef NRDMA_GPU_BUFFER_HPP
 #define NRDMA_GPU_BUFFER_HPP
 
@@ -44,7 +44,8 @@ struct Gpu_vulkan {
     const std::uint32_t* queueFamilies{};
 };
 
-/* What slots are to be; see nrdma_gpu_buffer_config. The first three are enough for CUDA on GPU 0 and for host memory. */
+/* What slots are to be; see nrdma_gpu_buffer_config. The first three are enough for CUDA on GPU 0 and for
+ * host memory. */
 struct Gpu_buffer_config {
     Gpu_api api{Gpu_api::None};
     std::uint32_t slotCount{};
@@ -88,8 +89,8 @@ struct Gpu_buffer_config {
     }
 };
 
-/* Owns slots. Move-only. Const members may be called from any thread at any time; create, destroy and moves from one
- * at a time. */
+/* Owns slots. Move-only. Const members may be called from any thread at any time; create, destroy and moves
+ * from one at a time. */
 class Gpu_buffer {
 public:
     Gpu_buffer() noexcept = default;
@@ -106,8 +107,8 @@ public:
     Gpu_buffer& operator=(const Gpu_buffer&) = delete;
     ~Gpu_buffer() { destroy(); }
 
-    /* Frees what it had, then makes all slots or none. When false: status(), and nrdma_last_error() until this
-     * thread's next failing call. */
+    /* Frees what it had, then makes all slots or none. When false: status(), and nrdma_last_error() until
+     * this thread's next failing call. */
     bool create(const Gpu_buffer_config& config) noexcept
     {
         destroy();
@@ -145,7 +146,8 @@ public:
     bool valid() const noexcept { return m_buffer != nullptr; }
     Gpu_api backend() const noexcept { return static_cast<Gpu_api>(m_info.api); }
     std::size_t slotCount() const noexcept { return m_info.slot_count; }
-    /* At the same place until create or destroy; an empty slot when out of range. No call into the library. */
+    /* At the same place until create or destroy; an empty slot when out of range. No call into the library.
+     */
     const Gpu_slot& slot(std::size_t index) const noexcept
     {
         static const Gpu_slot empty{};
@@ -210,13 +212,12 @@ private:
     nrdma_status m_status{NRDMA_OK};
 };
 
-/* The card's lock on every slot, all or none; let go in reverse order, before the memory: declare it after its buffer.
- * The buffer may move meanwhile. Move-only.
+/* The card's lock on every slot, all or none; let go in reverse order, before the memory: declare it after
+ * its buffer. The buffer may move meanwhile. Move-only.
  *
  *   nrdma::Gpu_pins pins(buffer,
  *       [&](void* p, std::size_t n) { return card.DMABufferLock((ULWord*)p, ULWord(n), true, true); },
- *       [&](void* p, std::size_t n) { card.DMABufferUnlock((ULWord*)p, ULWord(n)); });
- */
+ *       [&](void* p, std::size_t n) { card.DMABufferUnlock((ULWord*)p, ULWord(n)); }); */
 template <class Pin, class Unpin>
 class Gpu_pins {
 public:

@@ -86,8 +86,8 @@ struct nrdma_gpu_buffer;
 /* cuMemCreate and cuMemMap with gpuDirectRDMACapable, read back. */
 #define NRDMA_MEMORY_VMM 2
 
-/* Main memory that the CPU, the GPU and the card reach. CUDA: cuMemHostAlloc, which is what Tegra's RDMA takes;
-   host: PAGES that cuMemHostRegister pinned. */
+/* Main memory that the CPU, the GPU and the card reach. CUDA: cuMemHostAlloc, which is what Tegra's RDMA
+   takes; host: PAGES that cuMemHostRegister pinned. */
 #define NRDMA_MEMORY_PINNED 3
 
 /* Pages of our own in main memory, all of them touched; the card's SDK pins them. */
@@ -221,14 +221,15 @@ typedef struct nrdma_gpu_buffer_config {
     int32_t cuda_device;
     /* 16 bytes that pick the CUDA GPU: VkPhysicalDeviceIDProperties.deviceUUID is the same as CUDA's. */
     const uint8_t *gpu_uuid;
-    /* A CUcontext to allocate in (FFmpeg's, an engine's own), which outlives the buffer; NULL is the GPU's primary
-       context, which is retained for as long as the buffer lives. */
+    /* A CUcontext to allocate in (FFmpeg's, an engine's own), which outlives the buffer; NULL is the GPU's
+       primary context, which is retained for as long as the buffer lives. */
     void *cuda_context;
     /* The host's VkInstance, of API version 1.1 or later; outlives the buffer. */
     void *vk_instance;
     /* Its VkPhysicalDevice. */
     void *vk_physical_device;
-    /* Its VkDevice, made with VK_NV_external_memory_rdma and the feature externalMemoryRDMA; outlives the buffer. */
+    /* Its VkDevice, made with VK_NV_external_memory_rdma and the feature externalMemoryRDMA; outlives the
+       buffer. */
     void *vk_device;
     /* The host's vkGetInstanceProcAddr, cast. */
     nrdma_proc vk_get_instance_proc_addr;
@@ -266,8 +267,8 @@ typedef struct nrdma_gpu_buffer_info {
     uint64_t total_bytes;
     /* CUDA's ordinal; -1 without CUDA. */
     int32_t cuda_device;
-    /* The driver's word: 1 cards can reach it, 0 not, -1 it does not say. The proof is a transfer: write, let the
-       card move it, read. */
+    /* The driver's word: 1 cards can reach it, 0 not, -1 it does not say. The proof is a transfer: write,
+       let the card move it, read. */
     int32_t rdma_capable;
     /* 1: call nrdma_gpu_buffer_flush between "the card is done" and the GPU's first read. */
     uint32_t needs_flush;
@@ -875,16 +876,17 @@ NRDMA_API uint32_t nrdma_version(void);
 /* The library's version as text, "0.1.0"; static. */
 NRDMA_API const char *nrdma_version_string(void);
 
-/* Makes slots: all or none. On failure *out is NULL and nrdma_last_error() says what to do. No API but the one
-   asked for is ever tried, and no kind of memory but the one asked for, except for AUTO; a refusal is logged at
-   DEBUG only, so that a host may try several configs in turn. Any thread, with any or no CUDA context current. */
+/* Makes slots: all or none. On failure *out is NULL and nrdma_last_error() says what to do. No API but the
+   one asked for is ever tried, and no kind of memory but the one asked for, except for AUTO; a refusal is
+   logged at DEBUG only, so that a host may try several configs in turn. Any thread, with any or no CUDA
+   context current. */
 NRDMA_API
 nrdma_status nrdma_gpu_buffer_create(const struct nrdma_gpu_buffer_config *config,
                                      struct nrdma_gpu_buffer **out);
 
-/* Frees all slots. NULL is fine. Before it, the card must let go: stop its stream, unlock or deregister, close
-   what was exported and is no longer used. Any thread, with any or no CUDA context current; never fails, and
-   leaves nrdma_last_error() alone. */
+/* Frees all slots. NULL is fine. Before it, the card must let go: stop its stream, unlock or deregister,
+   close what was exported and is no longer used. Any thread, with any or no CUDA context current; never
+   fails, and leaves nrdma_last_error() alone. */
 NRDMA_API void nrdma_gpu_buffer_destroy(struct nrdma_gpu_buffer *buffer);
 
 /* What was made. */
@@ -892,8 +894,8 @@ NRDMA_API
 nrdma_status nrdma_gpu_buffer_get_info(const struct nrdma_gpu_buffer *buffer,
                                        struct nrdma_gpu_buffer_info *info);
 
-/* A slot, which stays as it is until the buffer is destroyed; an empty one (all zero) when there is none of that
-   number or the buffer is NULL, never NULL. */
+/* A slot, which stays as it is until the buffer is destroyed; an empty one (all zero) when there is none of
+   that number or the buffer is NULL, never NULL. */
 NRDMA_API
 const struct nrdma_gpu_slot *nrdma_gpu_buffer_slot(const struct nrdma_gpu_buffer *buffer,
                                                    uint64_t index);
@@ -923,21 +925,21 @@ nrdma_status nrdma_gpu_buffer_read(struct nrdma_gpu_buffer *buffer,
                                    void *target,
                                    uint64_t size);
 
-/* After the card reported a frame and before GPU work reads it. Costs nothing where the GPU orders the card's
-   writes itself (info.needs_flush is 0). Any thread. */
+/* After the card reported a frame and before GPU work reads it. Costs nothing where the GPU orders the
+   card's writes itself (info.needs_flush is 0). Any thread. */
 NRDMA_API nrdma_status nrdma_gpu_buffer_flush(struct nrdma_gpu_buffer *buffer);
 
-/* Whether nrdma_gpu_buffer_create would work, without taking memory. `total_bytes` (may be NULL) gets what it
-   would take, 0 when it would not; `reason` (may be NULL) why not, or what AUTO would choose. */
+/* Whether nrdma_gpu_buffer_create would work, without taking memory. `total_bytes` (may be NULL) gets what
+   it would take, 0 when it would not; `reason` (may be NULL) why not, or what AUTO would choose. */
 NRDMA_API
 nrdma_status nrdma_gpu_buffer_probe(const struct nrdma_gpu_buffer_config *config,
                                     uint64_t *total_bytes,
                                     char *reason,
                                     uint64_t capacity);
 
-/* How many frames a ring should hold: `full`, or `large` when `full` of them would take more than half of that
-   GPU's BAR1, which is what cards see of its memory. When that is unknown (no NVML), or cuda_device is below 0:
-   `large` from 32 MiB a frame on. Never fails. */
+/* How many frames a ring should hold: `full`, or `large` when `full` of them would take more than half of
+   that GPU's BAR1, which is what cards see of its memory. When that is unknown (no NVML), or cuda_device is
+   below 0: `large` from 32 MiB a frame on. Never fails. */
 NRDMA_API
 uint32_t nrdma_gpu_ring_depth(int32_t cuda_device,
                               uint64_t frame_bytes,

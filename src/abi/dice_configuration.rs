@@ -160,7 +160,7 @@ impl Class for Configuration2019 {
 fn set_gpu_enabled(value: bool) -> Result<()> {
     match value {
         false => Ok(()),
-        true => Err(Error::new(Kind::NotSupported, "no CUDA support in this build")),
+        true => Err(Error::new(Kind::NotSupported, "there are no buffers on GPUs in this version")),
     }
 }
 

@@ -69,8 +69,8 @@ pub struct nrdma_gpu_buffer_info {
     pub total_bytes: u64,
     /// CUDA's ordinal; -1 without CUDA.
     pub cuda_device: i32,
-    /// The driver's word: 1 cards can reach it, 0 not, -1 it does not say. The proof is a transfer: write, let the
-    /// card move it, read.
+    /// The driver's word: 1 cards can reach it, 0 not, -1 it does not say. The proof is a transfer: write,
+    /// let the card move it, read.
     pub rdma_capable: i32,
     /// 1: call nrdma_gpu_buffer_flush between "the card is done" and the GPU's first read.
     pub needs_flush: u32,
@@ -223,13 +223,14 @@ impl nrdma_gpu_buffer {
     }
 }
 
-/// Makes slots: all or none. On failure *out is NULL and nrdma_last_error() says what to do. No API but the one
-/// asked for is ever tried, and no kind of memory but the one asked for, except for AUTO; a refusal is logged at
-/// DEBUG only, so that a host may try several configs in turn. Any thread, with any or no CUDA context current.
+/// Makes slots: all or none. On failure *out is NULL and nrdma_last_error() says what to do. No API but the
+/// one asked for is ever tried, and no kind of memory but the one asked for, except for AUTO; a refusal is
+/// logged at DEBUG only, so that a host may try several configs in turn. Any thread, with any or no CUDA
+/// context current.
 ///
 /// # Safety
-/// `config` is NULL or a struct whose struct_size is true and whose pointers are what it says; `out` is NULL or
-/// room for a pointer.
+/// `config` is NULL or a struct whose struct_size is true and whose pointers are what it says; `out` is NULL
+/// or room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nrdma_gpu_buffer_create(
     config: *const nrdma_gpu_buffer_config,
@@ -251,9 +252,9 @@ pub unsafe extern "C" fn nrdma_gpu_buffer_create(
     })
 }
 
-/// Frees all slots. NULL is fine. Before it, the card must let go: stop its stream, unlock or deregister, close
-/// what was exported and is no longer used. Any thread, with any or no CUDA context current; never fails, and
-/// leaves nrdma_last_error() alone.
+/// Frees all slots. NULL is fine. Before it, the card must let go: stop its stream, unlock or deregister,
+/// close what was exported and is no longer used. Any thread, with any or no CUDA context current; never
+/// fails, and leaves nrdma_last_error() alone.
 ///
 /// # Safety
 /// `buffer` is NULL or from nrdma_gpu_buffer_create; nothing uses it or its slots any more.
@@ -288,8 +289,8 @@ pub unsafe extern "C" fn nrdma_gpu_buffer_get_info(
     })
 }
 
-/// A slot, which stays as it is until the buffer is destroyed; an empty one (all zero) when there is none of that
-/// number or the buffer is NULL, never NULL.
+/// A slot, which stays as it is until the buffer is destroyed; an empty one (all zero) when there is none of
+/// that number or the buffer is NULL, never NULL.
 ///
 /// # Safety
 /// `buffer` is NULL or live.
@@ -386,8 +387,8 @@ pub unsafe extern "C" fn nrdma_gpu_buffer_read(
     })
 }
 
-/// After the card reported a frame and before GPU work reads it. Costs nothing where the GPU orders the card's
-/// writes itself (info.needs_flush is 0). Any thread.
+/// After the card reported a frame and before GPU work reads it. Costs nothing where the GPU orders the
+/// card's writes itself (info.needs_flush is 0). Any thread.
 ///
 /// # Safety
 /// `buffer` is NULL or live.
@@ -400,12 +401,12 @@ pub unsafe extern "C" fn nrdma_gpu_buffer_flush(buffer: *mut nrdma_gpu_buffer) -
     })
 }
 
-/// Whether nrdma_gpu_buffer_create would work, without taking memory. `total_bytes` (may be NULL) gets what it
-/// would take, 0 when it would not; `reason` (may be NULL) why not, or what AUTO would choose.
+/// Whether nrdma_gpu_buffer_create would work, without taking memory. `total_bytes` (may be NULL) gets what
+/// it would take, 0 when it would not; `reason` (may be NULL) why not, or what AUTO would choose.
 ///
 /// # Safety
-/// `config` as for nrdma_gpu_buffer_create; `total_bytes` is NULL or room for a number; `reason` is NULL or has
-/// `capacity` bytes.
+/// `config` as for nrdma_gpu_buffer_create; `total_bytes` is NULL or room for a number; `reason` is NULL or
+/// has `capacity` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nrdma_gpu_buffer_probe(
     config: *const nrdma_gpu_buffer_config,
@@ -437,9 +438,9 @@ pub unsafe extern "C" fn nrdma_gpu_buffer_probe(
     })
 }
 
-/// How many frames a ring should hold: `full`, or `large` when `full` of them would take more than half of that
-/// GPU's BAR1, which is what cards see of its memory. When that is unknown (no NVML), or cuda_device is below 0:
-/// `large` from 32 MiB a frame on. Never fails.
+/// How many frames a ring should hold: `full`, or `large` when `full` of them would take more than half of
+/// that GPU's BAR1, which is what cards see of its memory. When that is unknown (no NVML), or cuda_device is
+/// below 0: `large` from 32 MiB a frame on. Never fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn nrdma_gpu_ring_depth(cuda_device: i32, frame_bytes: u64, full: u32, large: u32) -> u32 {
     guard(|| {

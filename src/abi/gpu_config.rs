@@ -27,8 +27,8 @@ pub const NRDMA_MEMORY_AUTO: i32 = 0;
 pub const NRDMA_MEMORY_DEVICE: i32 = 1;
 /// cuMemCreate and cuMemMap with gpuDirectRDMACapable, read back.
 pub const NRDMA_MEMORY_VMM: i32 = 2;
-/// Main memory that the CPU, the GPU and the card reach. CUDA: cuMemHostAlloc, which is what Tegra's RDMA takes;
-/// host: PAGES that cuMemHostRegister pinned.
+/// Main memory that the CPU, the GPU and the card reach. CUDA: cuMemHostAlloc, which is what Tegra's RDMA
+/// takes; host: PAGES that cuMemHostRegister pinned.
 pub const NRDMA_MEMORY_PINNED: i32 = 3;
 /// Pages of our own in main memory, all of them touched; the card's SDK pins them.
 pub const NRDMA_MEMORY_PAGES: i32 = 4;
@@ -71,14 +71,15 @@ pub struct nrdma_gpu_buffer_config {
     pub cuda_device: i32,
     /// 16 bytes that pick the CUDA GPU: VkPhysicalDeviceIDProperties.deviceUUID is the same as CUDA's.
     pub gpu_uuid: *const u8,
-    /// A CUcontext to allocate in (FFmpeg's, an engine's own), which outlives the buffer; NULL is the GPU's primary
-    /// context, which is retained for as long as the buffer lives.
+    /// A CUcontext to allocate in (FFmpeg's, an engine's own), which outlives the buffer; NULL is the GPU's
+    /// primary context, which is retained for as long as the buffer lives.
     pub cuda_context: *mut c_void,
     /// The host's VkInstance, of API version 1.1 or later; outlives the buffer.
     pub vk_instance: *mut c_void,
     /// Its VkPhysicalDevice.
     pub vk_physical_device: *mut c_void,
-    /// Its VkDevice, made with VK_NV_external_memory_rdma and the feature externalMemoryRDMA; outlives the buffer.
+    /// Its VkDevice, made with VK_NV_external_memory_rdma and the feature externalMemoryRDMA; outlives the
+    /// buffer.
     pub vk_device: *mut c_void,
     /// The host's vkGetInstanceProcAddr, cast.
     pub vk_get_instance_proc_addr: nrdma_proc,

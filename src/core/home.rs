@@ -80,7 +80,7 @@ fn check_gpu(gpu: i32) -> Result<()> {
         -1 => Ok(()),
         0.. => Err(Error::new(
             error::Kind::NotSupported,
-            format!("gpu_id {gpu}: no CUDA support in this build; use -1 for main memory"),
+            format!("gpu_id {gpu}: there are no buffers on GPUs in this version; use -1 for main memory"),
         )),
         _ => Err(Error::invalid(format!("gpu_id {gpu} is no GPU; use -1 for main memory"))),
     }

@@ -58,7 +58,7 @@ fn bad_arguments_are_told_with_their_numbers() {
         (u64::MAX, -1, Broken::InvalidParameter, "18446744073709551615"),
         (u64::MAX - 65535, -1, Broken::InvalidParameter, "18446744073709486080"),
         (1, -2, Broken::InvalidParameter, "-2"),
-        (1, 99, Broken::NotSupported, "gpu_id 99: no CUDA support in this build"),
+        (1, 99, Broken::NotSupported, "gpu_id 99: there are no buffers on GPUs"),
     ] {
         let error = error(size, gpu);
         assert_eq!(error.kind, kind);
@@ -68,7 +68,7 @@ fn bad_arguments_are_told_with_their_numbers() {
     assert!(wrap(0, 5, -1).text.contains("NULL"));
     assert!(wrap(4096, 0, -1).text.contains("0 bytes"));
     assert!(wrap(4096, u64::MAX, -1).text.contains("18446744073709551615"));
-    assert!(wrap(4096, 5, 0).text.contains("no CUDA"));
+    assert!(wrap(4096, 5, 0).text.contains("no buffers on GPUs"));
     let lease = home.get(Kind::Private, 100, -1).unwrap();
     for (offset, size) in
         [(0, 0), (0, 101), (100, 1), (99, 2), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)]

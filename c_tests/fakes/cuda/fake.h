@@ -1,7 +1,7 @@
-/* A CUDA driver on host memory, for tests: libcuda.so.1 from these files. It is strict: memory is a memfd that can be
- * reached only after every step that the real driver asks for, copies go by a way of their own, and the CPU faults on
- * a device pointer. Written for this project; the few types are in cuda_min.h, and are checked by building once
- * with -DFAKE_USE_REAL_CUDA_H against NVIDIA's header.
+/* A CUDA driver on host memory, for tests: libcuda.so.1 from these files. It is strict: memory is a memfd
+ * that can be reached only after every step that the real driver asks for, copies go by a way of their own,
+ * and the CPU faults on a device pointer. Written for this project; the few types are in cuda_min.h, and are
+ * checked by building once with -DFAKE_USE_REAL_CUDA_H against NVIDIA's header.
  *
  * Environment, read when it is loaded:
  *   FAKECUDA_DEVICES=1 FAKECUDA_MEM=bytes of a device FAKECUDA_GRAN=2097152 FAKECUDA_DRIVER=12080

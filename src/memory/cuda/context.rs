@@ -91,7 +91,8 @@ impl Drop for Entered {
             Pushed::Over(_) | Pushed::OverUnknown => table.pop_context().err(),
         };
         let Some(failure) = failure else { return };
-        // The driver may report an older failure by this call. Ours stays on the host's stack if it did not pop.
+        // The driver may report an older failure by this call. Ours stays on the host's stack if it did not
+        // pop.
         if let Pushed::Over(ours) = self.pushed
             && table.current_context() == Ok(ours)
             && table.pop_context().is_ok()

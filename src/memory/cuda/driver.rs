@@ -43,8 +43,8 @@ fn load(instead: Option<OsString>) -> Result<Table> {
         Kind::DriverMissing => Error::new(
             Kind::DriverMissing,
             format!(
-                "no CUDA driver: {error}; install NVIDIA's driver, or give the container its GPU; host memory \
-                 needs none: NRDMA_GPU_HOST_FALLBACK"
+                "no CUDA driver: {error}; install NVIDIA's driver, or give the container its GPU; host \
+                 memory needs none: NRDMA_GPU_HOST_FALLBACK"
             ),
         ),
         _ => error,
@@ -57,7 +57,8 @@ impl Driver {
     pub(super) fn device(&'static self, ordinal: i32) -> Result<Device> {
         if !(0..self.count).contains(&ordinal) {
             return Err(Error::invalid(format!(
-                "cuda_device is {ordinal}; there are {} CUDA GPUs, from 0 on (CUDA_VISIBLE_DEVICES may hide some)",
+                "cuda_device is {ordinal}; there are {} CUDA GPUs, from 0 on (CUDA_VISIBLE_DEVICES may hide \
+                 some)",
                 self.count
             )));
         }

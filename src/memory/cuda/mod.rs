@@ -1,8 +1,8 @@
 //! GPU memory by the CUDA driver, which is loaded on first use.
 //!
-//! The host's contexts are its own: a GPU's primary context is retained for as long as memory of it lives, every
-//! batch of calls pushes the context that it needs and pops it again, and nothing else of the host's state is
-//! touched. Numbers of attributes and their meaning: NVIDIA's cuda.h.
+//! The host's contexts are its own: a GPU's primary context is retained for as long as memory of it lives,
+//! every batch of calls pushes the context that it needs and pops it again, and nothing else of the host's
+//! state is touched. Numbers of attributes and their meaning: NVIDIA's cuda.h.
 mod bar1;
 mod context;
 mod device;

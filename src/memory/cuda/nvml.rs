@@ -1,4 +1,5 @@
-//! NVML, NVIDIA's library for administrators: the one that knows how large BAR1 is. Functions by name, as in nvml.h.
+//! NVML, NVIDIA's library for administrators: the one that knows how large BAR1 is. Functions by name, as in
+//! nvml.h.
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 

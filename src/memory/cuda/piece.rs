@@ -114,6 +114,7 @@ impl Recipe {
         let table = self.device.driver.table;
         let pages = Mapping::anonymous(self.bytes, self.alignment)?;
         // Pinned pages that a fork shares would be copied away from under the card at our next write.
+        #[cfg(unix)]
         pages.dont_fork();
         table.register_host(pages.address(), self.bytes).map_err(|failure| self.failed(failure))?;
         match table.device_pointer(pages.address()) {
@@ -161,8 +162,8 @@ impl Recipe {
             return Err(Error::new(
                 Kind::NotSupported,
                 format!(
-                    "{}: the driver made VMM memory and does not call it RDMA capable (pointer attribute 15 is 0): \
-                     use NRDMA_MEMORY_DEVICE",
+                    "{}: the driver made VMM memory and does not call it RDMA capable (pointer attribute \
+                     15 is 0): use NRDMA_MEMORY_DEVICE",
                     self.tried()
                 ),
             ));

@@ -95,8 +95,8 @@ fn reach(request: &Request, device: &Device, kind: SlotKind) -> Result<bool> {
         }
     };
     Err(not_supported(format!(
-        "no card can reach {memory} memory of {}: its driver does no GPUDirect RDMA with it (attribute {} is 0); \
-         {advice}",
+        "no card can reach {memory} memory of {}: its driver does no GPUDirect RDMA with it (attribute {} \
+         is 0); {advice}",
         device.shown(),
         attribute.number()
     )))

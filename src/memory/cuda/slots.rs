@@ -164,7 +164,8 @@ impl Slots for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // A failed push did nothing, so it may be tried again. Without the context we still free what is not its.
+        // A failed push did nothing, so it may be tried again. Without the context we still free what is not
+        // its.
         let entered: Option<Entered> = self.context.enter().or_else(|_| self.context.enter()).ok();
         let table = self.recipe.device.driver.table;
         for piece in self.pieces.iter_mut().rev() {

@@ -1,5 +1,5 @@
-//! The CUDA driver's functions, found by name. Every result is a number: an enum of ours could not hold what a
-//! newer driver returns. Types, constants and layouts are cudarc's.
+//! The CUDA driver's functions, found by name. Every result is a number: an enum of ours could not hold what
+//! a newer driver returns. Types, constants and layouts are cudarc's.
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr;
 
@@ -493,13 +493,15 @@ pub(super) fn close(handle: isize) {
 /// Reads pinned host memory of ours.
 pub(super) fn read_host(address: usize, bytes: &mut [u8]) {
     let from = ptr::with_exposed_provenance::<u8>(address);
-    // SAFETY: the caller checked that the range is inside an allocation of ours; the other end is the caller's.
+    // SAFETY: the caller checked that the range is inside an allocation of ours; the other end is the
+    // caller's.
     unsafe { from.copy_to(bytes.as_mut_ptr(), bytes.len()) };
 }
 
 /// Writes to pinned host memory of ours.
 pub(super) fn write_host(address: usize, bytes: &[u8]) {
     let to = ptr::with_exposed_provenance_mut::<u8>(address);
-    // SAFETY: the caller checked that the range is inside an allocation of ours; the other end is the caller's.
+    // SAFETY: the caller checked that the range is inside an allocation of ours; the other end is the
+    // caller's.
     unsafe { to.copy_from(bytes.as_ptr(), bytes.len()) };
 }

@@ -1,8 +1,8 @@
 //! Slots in memory of the host's D3D12 device that other PCIe devices reach, by NvAPI.
 //!
-//! NvAPI gives two addresses that must not be mixed up: where other devices find the buffer (in BAR1), and where GPU code
-//! does. Neither is for the CPU. The code is the same on every system, but only Windows has nvapi64.dll; elsewhere
-//! there is what NRDMA_NVAPI_LIB names, for tests.
+//! NvAPI gives two addresses that must not be mixed up: where other devices find the buffer (in BAR1), and
+//! where GPU code does. Neither is for the CPU. The code is the same on every system, but only Windows has
+//! nvapi64.dll; elsewhere there is what NRDMA_NVAPI_LIB names, for tests.
 mod slots;
 mod sys;
 
@@ -71,8 +71,8 @@ fn heap(nvapi: &NvApi, device: &Com) -> Result<Option<u64>> {
         Ok(Some(bytes)) => Ok(Some(bytes)),
         Ok(None) => Err(Error::new(
             Kind::NotSupported,
-            "the D3D12 device's GPU has no memory that cards can reach (NvAPI's workstation feature RDMA_BAR1_SUPPORT \
-             is off): only professional boards have it",
+            "the D3D12 device's GPU has no memory that cards can reach (NvAPI's workstation feature \
+             RDMA_BAR1_SUPPORT is off): only professional boards have it",
         )),
         // Then making one tells.
         Err(failure) if failure.is_unsupported() => Ok(None),
@@ -106,8 +106,8 @@ impl D3d12 {
         };
         if let Some(heap) = heap.filter(|heap| *heap < facts.total_bytes) {
             let text = format!(
-                "slots of {} bytes were asked for, and the device's heap for RDMA has {heap}; make them fewer or \
-                 smaller",
+                "slots of {} bytes were asked for, and the device's heap for RDMA has {heap}; make them \
+                 fewer or smaller",
                 facts.total_bytes
             );
             return Err(Error::new(Kind::OutOfMemory, text));
@@ -122,8 +122,8 @@ fn masks(request: &Request) -> Result<(u32, u32)> {
     let visible = if request.d3d12.visible_mask == 0 { creation } else { request.d3d12.visible_mask };
     if !creation.is_power_of_two() || visible & creation == 0 {
         return Err(Error::invalid(format!(
-            "d3d12_creation_node_mask is {creation:#x} and d3d12_visible_node_mask {visible:#x}; the first must be \
-             one bit, and one of the second's"
+            "d3d12_creation_node_mask is {creation:#x} and d3d12_visible_node_mask {visible:#x}; the first \
+             must be one bit, and one of the second's"
         )));
     }
     Ok((creation, visible))

@@ -73,7 +73,8 @@ impl Ring {
 fn no_copies() -> Error {
     Error::new(
         Kind::NotSupported,
-        "the CPU does not reach this memory; copy by a queue of the D3D12 device, from or to the slot's native resource",
+        "the CPU does not reach this memory; copy by a queue of the D3D12 device, from or to the slot's native \
+         resource",
     )
 }
 

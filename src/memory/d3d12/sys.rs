@@ -1,6 +1,6 @@
-//! NvAPI and the COM methods that we call. NvAPI has one export, which gives functions by number; the numbers and
-//! types are those of NVIDIA's nvapi (MIT). COM methods are called as MSVC does: a struct is returned through a
-//! pointer that comes after `this`.
+//! NvAPI and the COM methods that we call. NvAPI has one export, which gives functions by number; the numbers
+//! and types are those of NVIDIA's nvapi (MIT). COM methods are called as MSVC does: a struct is returned
+//! through a pointer that comes after `this`.
 use std::ffi::c_void;
 use std::ptr;
 

@@ -49,6 +49,7 @@ impl SlotMaker for HostSlots {
         for _ in 0..layout.pieces {
             let pages = Mapping::anonymous(bytes, alignment)?;
             // Pinned pages that a fork shares would be copied away from under the card at our next write.
+            #[cfg(unix)]
             pages.dont_fork();
             let taken = pages.populate(bytes);
             let block = HostBlock::private(pages);

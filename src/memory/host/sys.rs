@@ -103,13 +103,14 @@ impl Block for HostBlock {
     }
 }
 
-/// Threads of the host may have written to the old pages after they were copied: what differs from the copy is
-/// written again, unless the host has written there since. `now` is what the host sees, `old` the pages it
+/// Threads of the host may have written to the old pages after they were copied: what differs from the copy
+/// is written again, unless the host has written there since. `now` is what the host sees, `old` the pages it
 /// wrote to, `before` what was copied.
 fn bring_late_writes(now: &Mapping, old: &Mapping, before: &Mapping, used: usize) {
     const WORD: usize = size_of::<u64>();
     fn word(mapping: &Mapping, at: usize) -> &AtomicU64 {
-        // SAFETY: inside the mapping, whose length is whole pages; aligned; atomics may be shared with anyone.
+        // SAFETY: inside the mapping, whose length is whole pages; aligned; atomics may be shared with
+        // anyone.
         unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(mapping.address() + at)) }
     }
     for at in (0..used).step_by(WORD) {

@@ -1,7 +1,7 @@
 //! Slots in memory of the host's Vulkan device that other PCIe devices reach (VK_NV_external_memory_rdma).
 //!
-//! Such memory is the GPU's alone: the extension's memory type is device-local and not visible to the host, so there is
-//! no `host` address, and writing and reading are the host's own queue's work.
+//! Such memory is the GPU's alone: the extension's memory type is device-local and not visible to the host,
+//! so there is no `host` address, and writing and reading are the host's own queue's work.
 mod slots;
 mod sys;
 
@@ -49,8 +49,8 @@ fn check_device(functions: &Functions, usage: vk::BufferUsageFlags) -> Result<()
     let there = functions.has_extension(ash::nv::external_memory_rdma::NAME);
     if !there.map_err(|failure| failure.error("the physical device's extensions"))? {
         return Err(not_supported(
-            "the VkPhysicalDevice has no VK_NV_external_memory_rdma: its GPU or driver cannot let cards reach its \
-             memory",
+            "the VkPhysicalDevice has no VK_NV_external_memory_rdma: its GPU or driver cannot let cards \
+             reach its memory",
         ));
     }
     if !functions.has_feature() {
@@ -59,8 +59,8 @@ fn check_device(functions: &Functions, usage: vk::BufferUsageFlags) -> Result<()
     if !functions.is_enabled() {
         return Err(not_supported(
             "VK_NV_external_memory_rdma is not enabled on this device: name it in VkDeviceCreateInfo's \
-             ppEnabledExtensionNames, and chain VkPhysicalDeviceExternalMemoryRDMAFeaturesNV with externalMemoryRDMA \
-             = VK_TRUE",
+             ppEnabledExtensionNames, and chain VkPhysicalDeviceExternalMemoryRDMAFeaturesNV with \
+             externalMemoryRDMA = VK_TRUE",
         ));
     }
     if !functions.is_exportable(usage) {
@@ -93,7 +93,8 @@ fn plan(request: &Request) -> Result<Plan> {
     let heap = slots::largest_heap(&functions).ok_or_else(slots::no_type)?;
     if facts.total_bytes > heap {
         let text = format!(
-            "slots of {} bytes were asked for, and the device's heap for RDMA has {heap}; make them fewer or smaller",
+            "slots of {} bytes were asked for, and the device's heap for RDMA has {heap}; make them fewer or \
+             smaller",
             facts.total_bytes
         );
         return Err(Error::new(Kind::OutOfMemory, text));

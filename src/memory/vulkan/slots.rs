@@ -129,7 +129,8 @@ impl Ring {
 fn no_copies() -> Error {
     Error::new(
         Kind::NotSupported,
-        "the CPU does not reach this memory; copy by a queue of the Vulkan device, from or to the slot's native buffer",
+        "the CPU does not reach this memory; copy by a queue of the Vulkan device, from or to the slot's native \
+         buffer",
     )
 }
 

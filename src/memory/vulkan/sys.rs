@@ -1,5 +1,5 @@
-//! The host's Vulkan functions, looked up through its own vkGetInstanceProcAddr. ash gives the types; its tables are
-//! not used, because they put a function that aborts in the place of one that is missing.
+//! The host's Vulkan functions, looked up through its own vkGetInstanceProcAddr. ash gives the types; its
+//! tables are not used, because they put a function that aborts in the place of one that is missing.
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
