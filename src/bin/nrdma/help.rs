@@ -33,8 +33,8 @@ Usage: nrdma demo [OPTIONS]
   --tile N         edge of a tile in pixels, 8 to 1024 [128]; below 128 a result
                    is smaller than 64 KiB and shares its pages with others, so
                    that it is copied into place
-  --transport T    only these engines, a comma list of inproc, shm, tcp; best
-                   first [all]
+  --transport T    only these engines, a comma list of inproc, shm, ucx, tcp;
+                   best first [all]
   --timeout MS     silence after which a host counts as lost [5000]
   --kill-one       kills one worker (SIGKILL) when half of the picture is there
   --no-verify      does not compare the picture with one rendered here
