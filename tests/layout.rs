@@ -7,8 +7,11 @@ use std::path::Path;
 use nrdma::abi::buffer::{nrdma_buffer, nrdma_buffer_vtbl_itanium, nrdma_buffer_vtbl_msvc};
 use nrdma::abi::context::{nrdma_context, nrdma_context_vtbl_itanium, nrdma_context_vtbl_msvc};
 use nrdma::abi::interface::nrdma_uuid;
-use nrdma::abi::job::{nrdma_fragment, nrdma_job, nrdma_job_class, nrdma_result};
-use nrdma::abi::node::{nrdma_node_config, nrdma_peer_info, nrdma_stats};
+use nrdma::abi::job::{nrdma_fragment, nrdma_job, nrdma_result};
+use nrdma::abi::job_class::nrdma_job_class;
+use nrdma::abi::node_config::nrdma_node_config;
+use nrdma::abi::peer::nrdma_peer_info;
+use nrdma::abi::stats::nrdma_stats;
 
 /// One assertion for the size and one for each field.
 macro_rules! assertions {

@@ -5,6 +5,8 @@ use std::ffi::c_void;
 use std::hint::black_box;
 use std::io;
 use std::mem::{size_of, zeroed};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 thread_local! {
@@ -71,6 +73,18 @@ pub(crate) fn exact_timers() {
 pub(crate) fn end_with_parent() {
     // SAFETY: takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize) };
+}
+
+/// A command whose process ends with the thread that starts it: a peer that spins must not outlive the bench.
+pub(crate) fn bound(mut command: Command) -> Command {
+    // SAFETY: `prctl` may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            end_with_parent();
+            Ok(())
+        })
+    };
+    command
 }
 
 /// malloc and free of that size.

@@ -99,7 +99,7 @@ fn start(arguments: &[&str], cpu: usize, output: Stdio) -> Result<Child, Skipped
     if !os::pin(cpu) {
         return Err(Skipped(format!("there is no processor {cpu} to pin to")));
     }
-    let child = Command::new("iperf3").args(arguments).stdin(Stdio::null()).stdout(output).spawn();
+    let child = os::bound(Command::new("iperf3")).args(arguments).stdin(Stdio::null()).stdout(output).spawn();
     os::unpin();
     child.map_err(|why| Skipped(format!("iperf3 does not start ({why}): install iperf3")))
 }

@@ -60,7 +60,7 @@ fn start(tls: &str, arguments: &[&str], cpu: usize, output: Stdio) -> Result<Chi
     if !os::pin(cpu) {
         return Err(Skipped(format!("there is no processor {cpu} to pin to")));
     }
-    let child = Command::new("ucx_perftest")
+    let child = os::bound(Command::new("ucx_perftest"))
         .args(arguments)
         .env("UCX_TLS", tls)
         .env("UCX_NET_DEVICES", "all")

@@ -161,33 +161,6 @@ typedef struct nrdma_fragment {
     uint32_t attempt;
 } nrdma_fragment;
 
-/* A class of jobs that this host runs for others. Copied at registration. */
-typedef struct nrdma_job_class {
-    /* sizeof(nrdma_job_class) of the host. */
-    uint64_t struct_size;
-    /* Passed to create. */
-    void *user;
-    /* The host's C++ layout; NRDMA_JOB_CLASS_INIT sets it. */
-    nrdma_cxx_abi abi;
-    /* 0. */
-    uint32_t reserved;
-    /* Makes the replica, once per job and host. */
-    nrdma_status (*create)(void *user, const void *payload, uint64_t size, void **replica);
-    /* Runs a fragment that has a result buffer; *result is +1, or NULL: nothing to send. */
-    nrdma_status (*execute_remote)(void *replica,
-                                   const struct nrdma_fragment *fragment,
-                                   struct nrdma_context *context,
-                                   struct nrdma_buffer **result);
-    /* Runs a fragment whose result goes as bytes. */
-    nrdma_status (*execute_remote_bytes)(void *replica,
-                                         const struct nrdma_fragment *fragment,
-                                         struct nrdma_writer *writer);
-    /* The job is abandoned; fragments may still run. */
-    void (*cancel)(void *replica);
-    /* The job is over and no fragment runs. */
-    void (*destroy)(void *replica);
-} nrdma_job_class;
-
 /* What is told with a result. Valid during the call. */
 typedef struct nrdma_result {
     /* sizeof(nrdma_result) of the library. */
@@ -254,6 +227,33 @@ typedef struct nrdma_job {
     /* The job is abandoned with fragments outstanding. */
     void (*cancel)(void *user);
 } nrdma_job;
+
+/* A class of jobs that this host runs for others. Copied at registration. */
+typedef struct nrdma_job_class {
+    /* sizeof(nrdma_job_class) of the host. */
+    uint64_t struct_size;
+    /* Passed to create. */
+    void *user;
+    /* The host's C++ layout; NRDMA_JOB_CLASS_INIT sets it. */
+    nrdma_cxx_abi abi;
+    /* 0. */
+    uint32_t reserved;
+    /* Makes the replica, once per job and host. */
+    nrdma_status (*create)(void *user, const void *payload, uint64_t size, void **replica);
+    /* Runs a fragment that has a result buffer; *result is +1, or NULL: nothing to send. */
+    nrdma_status (*execute_remote)(void *replica,
+                                   const struct nrdma_fragment *fragment,
+                                   struct nrdma_context *context,
+                                   struct nrdma_buffer **result);
+    /* Runs a fragment whose result goes as bytes. */
+    nrdma_status (*execute_remote_bytes)(void *replica,
+                                         const struct nrdma_fragment *fragment,
+                                         struct nrdma_writer *writer);
+    /* The job is abandoned; fragments may still run. */
+    void (*cancel)(void *replica);
+    /* The job is over and no fragment runs. */
+    void (*destroy)(void *replica);
+} nrdma_job_class;
 
 /* Receives one record: its level NRDMA_LOG_*, where it comes from, and its text. Called on any thread,
    several at once. */
@@ -718,19 +718,6 @@ NRDMA_API void nrdma_donate_rtti(const void *const *typeinfos, uint64_t count);
 /* 1 when the fragment's result is no longer wanted, else 0; poll it in long fragments. */
 NRDMA_API int32_t nrdma_fragment_cancelled(const struct nrdma_fragment *fragment);
 
-/* Makes a class of jobs known on this host and at its peers. */
-NRDMA_API
-nrdma_status nrdma_node_register_class(struct nrdma_node *node,
-                                       struct nrdma_uuid class_id,
-                                       const struct nrdma_job_class *class_);
-
-/* Takes a class back; returns when its last replica is gone. 0 waits for shutdown_timeout_ms, NRDMA_NONE for
-   ever. Not from a callback. */
-NRDMA_API
-nrdma_status nrdma_node_unregister_class(struct nrdma_node *node,
-                                         struct nrdma_uuid class_id,
-                                         uint32_t timeout_ms);
-
 /* Runs a job of `count` fragments to its end; the calling thread helps. 0; -1 bad job or count 0 outside
    NRDMA_ONCE_PER_HOST; -3 negative priority; NRDMA_FRAGMENT_FAILED, NRDMA_CANCELLED, NRDMA_TIMED_OUT. */
 NRDMA_API
@@ -750,12 +737,18 @@ nrdma_status nrdma_node_execute_async(struct nrdma_node *node,
 /* Abandons an asynchronous job; its done is called with NRDMA_CANCELLED. -1 when no such job runs. */
 NRDMA_API nrdma_status nrdma_node_cancel(struct nrdma_node *node, uint64_t job_id);
 
-/* Adds bytes to a fragment's result. */
-NRDMA_API nrdma_status nrdma_writer_write(struct nrdma_writer *writer, const void *data, uint64_t size);
+/* Makes a class of jobs known on this host and at its peers. */
+NRDMA_API
+nrdma_status nrdma_node_register_class(struct nrdma_node *node,
+                                       struct nrdma_uuid class_id,
+                                       const struct nrdma_job_class *class_);
 
-/* Sends what was written since the last flush as an intermediate result; returns once the requester's
-   callback has returned. */
-NRDMA_API nrdma_status nrdma_writer_flush(struct nrdma_writer *writer);
+/* Takes a class back; returns when its last replica is gone. 0 waits for shutdown_timeout_ms, NRDMA_NONE for
+   ever. Not from a callback. */
+NRDMA_API
+nrdma_status nrdma_node_unregister_class(struct nrdma_node *node,
+                                         struct nrdma_uuid class_id,
+                                         uint32_t timeout_ms);
 
 /* Sets the function that receives log records up to max_level; NULL sets none. After the return the old
    one no longer runs, unless this is called from it. previous and previous_user, which may be NULL, get the
@@ -788,6 +781,24 @@ NRDMA_API nrdma_status nrdma_node_connect(struct nrdma_node *node, const char *a
 /* Hangs up on a peer; its fragments are lost, its contexts answer NULL and -1 from now on. */
 NRDMA_API nrdma_status nrdma_node_disconnect(struct nrdma_node *node, uint32_t host_id);
 
+/* The context of a host, +1: a mi::neuraylib::IRDMA_context. 0 is this host; NULL when there is no such host. */
+NRDMA_API
+struct nrdma_context *nrdma_node_get_rdma_context_abi(struct nrdma_node *node,
+                                                      uint32_t host_id,
+                                                      nrdma_cxx_abi abi);
+
+/* Frees idle memory of the cache until about `keep_idle_bytes` are left. */
+NRDMA_API nrdma_status nrdma_node_trim(struct nrdma_node *node, uint64_t keep_idle_bytes);
+
+/* Ends the node: abandons its jobs, tells its peers, joins its threads. Idempotent; 0 waits for
+   shutdown_timeout_ms, NRDMA_NONE for ever. NRDMA_TIMED_OUT names what is stuck. Not from a callback. */
+NRDMA_API nrdma_status nrdma_node_shutdown(struct nrdma_node *node, uint32_t timeout_ms);
+
+/* Shuts the node down (shutdown_timeout_ms) and frees it; NULL is allowed. No other call on the node may be
+   running or follow. Not from a callback: then nothing happens. Contexts and buffers stay valid: get_* return
+   NULL, flush -1, data can be read. A node whose callback never returns is leaked, not freed. */
+NRDMA_API void nrdma_node_destroy(struct nrdma_node *node);
+
 /* The peers, by host id: at most `capacity` elements, `stride` = sizeof(nrdma_peer_info) of the host apart.
    `total`, unless NULL, gets how many there are. With `out` NULL that is all. */
 NRDMA_API
@@ -809,30 +820,19 @@ nrdma_status nrdma_node_set_peer_callback(struct nrdma_node *node,
                                                            int32_t event),
                                           void *user);
 
-/* The context of a host, +1: a mi::neuraylib::IRDMA_context. 0 is this host; NULL when there is no such host. */
-NRDMA_API
-struct nrdma_context *nrdma_node_get_rdma_context_abi(struct nrdma_node *node,
-                                                      uint32_t host_id,
-                                                      nrdma_cxx_abi abi);
+/* The node's mi::neuraylib::IScheduler, +1. Its execute_fragmented runs jobs of every mode, with NULL as their
+   transaction; after the end of the node it returns NRDMA_SHUT_DOWN. */
+NRDMA_API void *nrdma_node_get_scheduler_abi(struct nrdma_node *node, nrdma_cxx_abi abi);
 
 /* The node in figures. */
 NRDMA_API nrdma_status nrdma_node_stats(struct nrdma_node *node, struct nrdma_stats *out);
 
-/* Frees idle memory of the cache until about `keep_idle_bytes` are left. */
-NRDMA_API nrdma_status nrdma_node_trim(struct nrdma_node *node, uint64_t keep_idle_bytes);
+/* Adds bytes to a fragment's result. */
+NRDMA_API nrdma_status nrdma_writer_write(struct nrdma_writer *writer, const void *data, uint64_t size);
 
-/* Ends the node: abandons its jobs, tells its peers, joins its threads. Idempotent; 0 waits for
-   shutdown_timeout_ms, NRDMA_NONE for ever. NRDMA_TIMED_OUT names what is stuck. Not from a callback. */
-NRDMA_API nrdma_status nrdma_node_shutdown(struct nrdma_node *node, uint32_t timeout_ms);
-
-/* Shuts the node down (shutdown_timeout_ms) and frees it; NULL is allowed. No other call on the node may be
-   running or follow. Not from a callback: then nothing happens. Contexts and buffers stay valid: get_* return
-   NULL, flush -1, data can be read. A node whose callback never returns is leaked, not freed. */
-NRDMA_API void nrdma_node_destroy(struct nrdma_node *node);
-
-/* The node's mi::neuraylib::IScheduler, +1. Its execute_fragmented runs jobs of every mode, with NULL as their
-   transaction; after the end of the node it returns NRDMA_SHUT_DOWN. */
-NRDMA_API void *nrdma_node_get_scheduler_abi(struct nrdma_node *node, nrdma_cxx_abi abi);
+/* Sends what was written since the last flush as an intermediate result; returns once the requester's
+   callback has returned. */
+NRDMA_API nrdma_status nrdma_writer_flush(struct nrdma_writer *writer);
 
 #ifdef __cplusplus
 }  /* extern "C" */

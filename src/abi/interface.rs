@@ -4,6 +4,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::guard::guard;
+use crate::core::error::{Error, Result};
 
 /// An interface id or a class id, laid out as mi::base::Uuid.
 #[repr(C)]
@@ -101,6 +102,20 @@ pub(crate) fn pin_module_of(address: *const c_void) {
     // The program itself cannot be opened by name and cannot be unloaded either: both are fine.
     // SAFETY: opens nothing new (NOLOAD), so that no initialiser runs.
     unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+}
+
+/// Refuses the faces of other platforms.
+pub(crate) fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
+    if abi == NRDMA_CXX_ABI_ITANIUM {
+        return Ok(());
+    }
+    Err(Error::invalid(abi_text(abi)))
+}
+
+/// Why a face is refused.
+pub(crate) fn abi_text(abi: nrdma_cxx_abi) -> String {
+    let name = if abi == NRDMA_CXX_ABI_MSVC { " (MSVC)" } else { "" };
+    format!("abi {abi}{name} is not this platform's; use NRDMA_CXX_ABI_HOST")
 }
 
 #[cfg(test)]

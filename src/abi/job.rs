@@ -11,14 +11,13 @@ use super::config::{Versioned, read_struct};
 use super::context::{Context, nrdma_context};
 use super::error::{nrdma_status, nrdma_status_string, set_last, status};
 use super::guard::{call_foreign, guarded};
-use super::interface::{NRDMA_CXX_ABI_ITANIUM, NRDMA_CXX_ABI_MSVC, nrdma_cxx_abi, nrdma_uuid};
-use super::node::{borrow, milliseconds, nrdma_node};
+use super::interface::{NRDMA_CXX_ABI_ITANIUM, check_abi, nrdma_cxx_abi, nrdma_uuid};
+use super::node::{borrow, nrdma_node};
 use crate::core::admission::Load;
 use crate::core::buffer::Lease;
 use crate::core::error::{Error, Kind, Result};
-use crate::core::fragment::Fragment;
 use crate::core::home::Home;
-use crate::core::job::{Class, FragmentInfo, Job, Mode, Replica, ResultInfo, Spec};
+use crate::core::job::{FragmentInfo, Job, Mode, ResultInfo, Spec};
 use crate::core::log;
 use crate::core::memory::{Memory, Span};
 
@@ -35,7 +34,6 @@ pub const NRDMA_USER_DEFINED: i32 = 3;
 pub const NRDMA_JOB_RERUN_AFTER_PARTIAL: u64 = 1;
 /// In nrdma_result.flags: the last result of its fragment.
 pub const NRDMA_RESULT_FINAL: u32 = 1;
-
 /// What a fragment's function is told. Valid during the call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -147,55 +145,6 @@ pub struct nrdma_job {
     pub cancel: Option<unsafe extern "C-unwind" fn(user: *mut c_void)>,
 }
 
-/// A class of jobs that this host runs for others. Copied at registration.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct nrdma_job_class {
-    /// sizeof(nrdma_job_class) of the host.
-    pub struct_size: u64,
-    /// Passed to create.
-    pub user: *mut c_void,
-    /// The host's C++ layout; NRDMA_JOB_CLASS_INIT sets it.
-    pub abi: nrdma_cxx_abi,
-    /// 0.
-    pub reserved: u32,
-    /// Makes the replica, once per job and host.
-    pub create: Option<
-        unsafe extern "C-unwind" fn(
-            user: *mut c_void,
-            payload: *const c_void,
-            size: u64,
-            replica: *mut *mut c_void,
-        ) -> nrdma_status,
-    >,
-    /// Runs a fragment that has a result buffer; *result is +1, or NULL: nothing to send.
-    pub execute_remote: Option<
-        unsafe extern "C-unwind" fn(
-            replica: *mut c_void,
-            fragment: *const nrdma_fragment,
-            context: *mut nrdma_context,
-            result: *mut *mut nrdma_buffer,
-        ) -> nrdma_status,
-    >,
-    /// Runs a fragment whose result goes as bytes.
-    pub execute_remote_bytes: Option<
-        unsafe extern "C-unwind" fn(
-            replica: *mut c_void,
-            fragment: *const nrdma_fragment,
-            writer: *mut nrdma_writer,
-        ) -> nrdma_status,
-    >,
-    /// The job is abandoned; fragments may still run.
-    pub cancel: Option<unsafe extern "C-unwind" fn(replica: *mut c_void)>,
-    /// The job is over and no fragment runs.
-    pub destroy: Option<unsafe extern "C-unwind" fn(replica: *mut c_void)>,
-}
-
-/// Where a fragment writes a result that goes as bytes. Valid during execute_remote_bytes.
-pub struct nrdma_writer {
-    fragment: Arc<Fragment>,
-}
-
 // SAFETY: starts with its size; pointers, numbers and nullable functions, no padding.
 unsafe impl Versioned for nrdma_job {
     const NAME: &'static str = "nrdma_job";
@@ -220,32 +169,17 @@ unsafe impl Versioned for nrdma_job {
         cancel: None,
     };
 }
-// SAFETY: as above.
-unsafe impl Versioned for nrdma_job_class {
-    const NAME: &'static str = "nrdma_job_class";
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>() as u64,
-        user: ptr::null_mut(),
-        abi: NRDMA_CXX_ABI_ITANIUM,
-        reserved: 0,
-        create: None,
-        execute_remote: None,
-        execute_remote_bytes: None,
-        cancel: None,
-        destroy: None,
-    };
-}
 
 /// What the host's function is really given: what C may read, then what nrdma_fragment_cancelled reads.
 #[repr(C)]
-struct Told<'a> {
+pub(crate) struct Told<'a> {
     fragment: nrdma_fragment,
     cancelled: *const AtomicBool,
     lives: PhantomData<&'a AtomicBool>,
 }
 
 impl<'a> Told<'a> {
-    fn new(info: &'a FragmentInfo) -> Self {
+    pub(crate) fn new(info: &'a FragmentInfo) -> Self {
         Self {
             fragment: nrdma_fragment {
                 struct_size: size_of::<nrdma_fragment>() as u64,
@@ -259,7 +193,7 @@ impl<'a> Told<'a> {
             lives: PhantomData,
         }
     }
-    fn as_ptr(&self) -> *const nrdma_fragment {
+    pub(crate) fn as_ptr(&self) -> *const nrdma_fragment {
         ptr::from_ref(self).cast()
     }
 }
@@ -280,7 +214,7 @@ fn told_result(info: &ResultInfo) -> nrdma_result {
 }
 
 /// A failure that the host's function reported by its status.
-fn outcome(function: &str, returned: Result<nrdma_status>) -> Result<()> {
+pub(crate) fn outcome(function: &str, returned: Result<nrdma_status>) -> Result<()> {
     let failed = |text: String| Err(Error::new(Kind::FragmentFailed, text));
     match returned {
         Ok(0..) => Ok(()),
@@ -293,32 +227,17 @@ fn outcome(function: &str, returned: Result<nrdma_status>) -> Result<()> {
     }
 }
 
-/// Refuses the faces of other platforms.
-pub(crate) fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
-    if abi == NRDMA_CXX_ABI_ITANIUM {
-        return Ok(());
-    }
-    Err(Error::invalid(abi_text(abi)))
-}
-
-/// Why a face is refused.
-pub(crate) fn abi_text(abi: nrdma_cxx_abi) -> String {
-    let name = if abi == NRDMA_CXX_ABI_MSVC { " (MSVC)" } else { "" };
-    format!("abi {abi}{name} is not this platform's; use NRDMA_CXX_ABI_HOST")
-}
-
 // ---- the requester's side
-
 /// A job as the host described it, and what an asynchronous one calls at its end.
 struct Table {
     job: nrdma_job,
     done: Option<unsafe extern "C-unwind" fn(*mut c_void, nrdma_status)>,
 }
+
 // SAFETY: the host promises that its functions may be called on any thread.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
-
 impl Table {
     /// What no job may lack, by its mode.
     fn check(&self) -> Result<Mode> {
@@ -481,97 +400,13 @@ impl Job for Table {
 }
 
 /// Where nobody can be told of an exception, the log is.
-fn log_throw(function: &str, called: Result<()>) {
+pub(crate) fn log_throw(function: &str, called: Result<()>) {
     if let Err(error) = called {
         log::error!("{function}: {error}");
     }
 }
 
-// ---- the responder's side
-
-/// A class as the host described it.
-#[derive(Clone, Copy)]
-struct ClassTable(nrdma_job_class);
-// SAFETY: the host promises that its functions may be called on any thread.
-unsafe impl Send for ClassTable {}
-// SAFETY: as above.
-unsafe impl Sync for ClassTable {}
-
-/// What the host's create made.
-struct Made {
-    class: ClassTable,
-    replica: *mut c_void,
-}
-// SAFETY: as for the class.
-unsafe impl Send for Made {}
-// SAFETY: as above.
-unsafe impl Sync for Made {}
-
-impl Class for ClassTable {
-    fn create(&self, payload: &[u8]) -> Result<Box<dyn Replica>> {
-        let mut replica = ptr::null_mut();
-        if let Some(function) = self.0.create {
-            let (user, place) = (self.0.user, &raw mut replica);
-            let (data, size) = (payload.as_ptr().cast::<c_void>(), payload.len() as u64);
-            // SAFETY: the host's function, with what its type says.
-            outcome("create", call_foreign(|| unsafe { function(user, data, size, place) }))?;
-        }
-        Ok(Box::new(Made { class: *self, replica }))
-    }
-}
-
-impl Replica for Made {
-    fn execute(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<Option<Lease>> {
-        let Some(function) = self.class.0.execute_remote else {
-            let text = "the class has no execute_remote, but the job wants results in buffers";
-            return Err(Error::new(Kind::FragmentFailed, text));
-        };
-        let context = Context::of_fragment(fragment);
-        let (replica, told, context) = (self.replica, Told::new(info), context.interface());
-        let mut buffer = ptr::null_mut();
-        let place = &raw mut buffer;
-        // SAFETY: the host's function, with what its type says; the context is held until it returns.
-        let returned = call_foreign(|| unsafe { function(replica, told.as_ptr(), context, place) });
-        // SAFETY: what the function left there, whatever it returned, is given away.
-        let lease = if buffer.is_null() { None } else { Some(unsafe { lease_from_raw(buffer) }) };
-        outcome("execute_remote", returned)?;
-        lease.transpose()
-    }
-
-    fn execute_bytes(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<()> {
-        let Some(function) = self.class.0.execute_remote_bytes else {
-            let text = "the class has no execute_remote_bytes, but the job wants results as bytes";
-            return Err(Error::new(Kind::FragmentFailed, text));
-        };
-        let mut writer = nrdma_writer { fragment: Arc::clone(fragment) };
-        let (replica, told, writer) = (self.replica, Told::new(info), &raw mut writer);
-        // SAFETY: the host's function, with what its type says.
-        outcome("execute_remote_bytes", call_foreign(|| unsafe { function(replica, told.as_ptr(), writer) }))
-    }
-
-    fn cancel(&self) {
-        let Some(function) = self.class.0.cancel else {
-            return;
-        };
-        let replica = self.replica;
-        // SAFETY: the host's function, with what its type says.
-        log_throw("cancel", call_foreign(|| unsafe { function(replica) }));
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        let Some(function) = self.class.0.destroy else {
-            return;
-        };
-        let replica = self.replica;
-        // SAFETY: the host's function; no fragment uses the replica any more.
-        log_throw("destroy", call_foreign(|| unsafe { function(replica) }));
-    }
-}
-
 // ---- what C calls
-
 /// 1 when the fragment's result is no longer wanted, else 0; poll it in long fragments.
 ///
 /// # Safety
@@ -587,58 +422,6 @@ pub unsafe extern "C" fn nrdma_fragment_cancelled(fragment: *const nrdma_fragmen
         let told = unsafe { &*fragment.cast::<Told<'_>>() };
         // SAFETY: lives as long as the call that was given the fragment.
         Ok(i32::from(unsafe { &*told.cancelled }.load(Ordering::Relaxed)))
-    })
-}
-
-/// Makes a class of jobs known on this host and at its peers.
-///
-/// # Safety
-/// `node` is NULL or a node; `class_` is NULL or a table whose struct_size is true.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nrdma_node_register_class(
-    node: *mut nrdma_node,
-    class_id: nrdma_uuid,
-    class_: *const nrdma_job_class,
-) -> nrdma_status {
-    guarded(|| {
-        // SAFETY: by the contract above.
-        let node = unsafe { borrow(node) }?;
-        // SAFETY: by the contract above.
-        let class = unsafe { read_struct(class_) }?;
-        check_abi(class.abi)?;
-        if class.reserved != 0 {
-            return Err(Error::invalid("nrdma_job_class.reserved is not 0"));
-        }
-        if class.create.is_none() || (class.execute_remote.is_none() && class.execute_remote_bytes.is_none())
-        {
-            return Err(Error::invalid(
-                "a class needs create, and execute_remote or execute_remote_bytes; they are NULL",
-            ));
-        }
-        let nrdma_uuid { id1, id2, id3, id4 } = class_id;
-        node.register_class([id1, id2, id3, id4], Box::new(ClassTable(class)))?;
-        Ok(0)
-    })
-}
-
-/// Takes a class back; returns when its last replica is gone. 0 waits for shutdown_timeout_ms, NRDMA_NONE for
-/// ever. Not from a callback.
-///
-/// # Safety
-/// `node` is NULL or a node.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nrdma_node_unregister_class(
-    node: *mut nrdma_node,
-    class_id: nrdma_uuid,
-    timeout_ms: u32,
-) -> nrdma_status {
-    guarded(|| {
-        // SAFETY: by the contract above.
-        let node = unsafe { borrow(node) }?;
-        let nrdma_uuid { id1, id2, id3, id4 } = class_id;
-        let timeout = milliseconds(timeout_ms, node.config.shutdown_timeout);
-        node.unregister_class([id1, id2, id3, id4], timeout)?;
-        Ok(0)
     })
 }
 
@@ -716,52 +499,6 @@ pub unsafe extern "C" fn nrdma_node_cancel(node: *mut nrdma_node, job_id: u64) -
     guarded(|| {
         // SAFETY: by the contract above.
         unsafe { borrow(node) }?.cancel(job_id)?;
-        Ok(0)
-    })
-}
-
-/// Adds bytes to a fragment's result.
-///
-/// # Safety
-/// `writer` is NULL or what execute_remote_bytes was given; `data` points to `size` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nrdma_writer_write(
-    writer: *mut nrdma_writer,
-    data: *const c_void,
-    size: u64,
-) -> nrdma_status {
-    guarded(|| {
-        // SAFETY: by the contract above.
-        let Some(writer) = (unsafe { writer.as_ref() }) else {
-            return Err(Error::invalid("the writer is NULL"));
-        };
-        if size == 0 {
-            return Ok(0);
-        }
-        let len = usize::try_from(size).ok().filter(|len| *len <= isize::MAX.cast_unsigned());
-        let (Some(len), false) = (len, data.is_null()) else {
-            return Err(Error::invalid(format!("{size} bytes at {data:p} cannot be written")));
-        };
-        // SAFETY: by the contract above.
-        let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
-        writer.fragment.write(bytes)?;
-        Ok(0)
-    })
-}
-
-/// Sends what was written since the last flush as an intermediate result; returns once the requester's
-/// callback has returned.
-///
-/// # Safety
-/// `writer` is NULL or what execute_remote_bytes was given.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nrdma_writer_flush(writer: *mut nrdma_writer) -> nrdma_status {
-    guarded(|| {
-        // SAFETY: by the contract above.
-        let Some(writer) = (unsafe { writer.as_ref() }) else {
-            return Err(Error::invalid("the writer is NULL"));
-        };
-        writer.fragment.flush_written()?;
         Ok(0)
     })
 }
