@@ -20,6 +20,8 @@ pub mod log;
 pub mod node;
 pub mod node_config;
 pub mod peer;
+#[cfg_attr(windows, path = "process_windows.rs")]
+pub(crate) mod process;
 pub mod scheduler;
 pub(crate) mod serializer;
 pub mod stats;

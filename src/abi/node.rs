@@ -12,6 +12,7 @@ use super::fork;
 use super::guard::{guard, guarded};
 use super::interface::{NRDMA_CXX_ABI_ITANIUM, abi_text, nrdma_cxx_abi};
 use super::node_config::{nrdma_node_config, settings, text};
+use super::process;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 use crate::core::node::Node;
@@ -53,6 +54,7 @@ pub unsafe extern "C" fn nrdma_node_create(
     guarded(|| {
         super::log::start();
         fork::watch();
+        process::stay_loaded();
         fork::check()?;
         // SAFETY: by the contract above.
         let out = unsafe { node.as_mut() }
