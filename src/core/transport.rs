@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::Result;
-use super::memory::{Share, Span};
-pub(crate) use super::source::Source;
+use super::memory::Span;
+pub(crate) use super::source::{Share, Source};
 pub(crate) use super::wire::channel::{ChannelProof, Sealer, TAG_BYTES};
 
 /// The largest frame a link carries.

@@ -12,7 +12,7 @@ use windows_sys::Win32::System::Memory::{
 };
 
 use crate::core::error::{Error, Kind, Result};
-use crate::core::memory::Share;
+use crate::core::transport::Share;
 
 /// From this size on addresses are aligned to it where the system lets us choose.
 pub(crate) const HUGE: usize = 2 << 20;

@@ -7,8 +7,7 @@ use windows_sys::Win32::Networking::WinSock::{
     INVALID_SOCKET, POLLRDNORM, POLLWRNORM, SD_BOTH, SOCKET, SOCKET_ERROR, WSAPOLLFD, WSAPoll, shutdown,
 };
 
-use crate::core::memory::Share;
-use crate::core::transport::Source;
+use crate::core::transport::{Share, Source};
 
 /// Bytes that one message carries at most.
 pub(crate) const MAX_MESSAGE: usize = 64 * 1024;
