@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::guard::guard;
 use super::process::pin_module_of;
-use crate::core::error::{Error, Result};
 
 /// An interface id or a class id, laid out as mi::base::Uuid.
 #[repr(C)]
@@ -84,20 +83,6 @@ pub unsafe extern "C" fn nrdma_donate_rtti(typeinfos: *const *const c_void, coun
             }
         }
     });
-}
-
-/// Refuses the faces of other platforms.
-pub(crate) fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
-    if abi == NRDMA_CXX_ABI_ITANIUM {
-        return Ok(());
-    }
-    Err(Error::invalid(abi_text(abi)))
-}
-
-/// Why a face is refused.
-pub(crate) fn abi_text(abi: nrdma_cxx_abi) -> String {
-    let name = if abi == NRDMA_CXX_ABI_MSVC { " (MSVC)" } else { "" };
-    format!("abi {abi}{name} is not this platform's; use NRDMA_CXX_ABI_HOST")
 }
 
 #[cfg(test)]
