@@ -9,6 +9,8 @@ pub(crate) mod inproc;
 #[cfg(unix)]
 pub(crate) mod shm;
 pub(crate) mod tcp;
+#[cfg(target_os = "linux")]
+pub(crate) mod ucx;
 #[cfg(unix)]
 pub(crate) mod unix;
 

@@ -1,13 +1,14 @@
 //! Connected stream sockets, never blocking by themselves.
 use std::io;
 use std::os::windows::io::{AsRawSocket, RawSocket};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use windows_sys::Win32::Networking::WinSock::{
     INVALID_SOCKET, POLLRDNORM, POLLWRNORM, SD_BOTH, SOCKET, SOCKET_ERROR, WSAPOLLFD, WSAPoll, shutdown,
 };
 
-use crate::core::transport::{Share, Source};
+use crate::core::transport::{Breaker, Share, Source};
 
 /// Bytes that one message carries at most.
 pub(crate) const MAX_MESSAGE: usize = 64 * 1024;
@@ -17,6 +18,40 @@ pub(crate) const MAX_MESSAGE: usize = 64 * 1024;
 pub(crate) enum Ready {
     Read,
     Write,
+}
+
+/// By which another thread hangs up a socket that it does not own. Whoever owns the socket drops the guard
+/// before the socket.
+pub(crate) struct Cut(Mutex<Option<SOCKET>>);
+
+impl Cut {
+    fn lock(&self) -> MutexGuard<'_, Option<SOCKET>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Breaker for Cut {
+    fn cut(&self) {
+        if let Some(socket) = *self.lock() {
+            // SAFETY: no pointers; the socket is open as long as it is named here.
+            unsafe { shutdown(socket, SD_BOTH) };
+        }
+    }
+}
+
+/// Ends what a [`Cut`] can do.
+pub(crate) struct CutGuard(Arc<Cut>);
+
+impl CutGuard {
+    pub(crate) fn cut(&self) -> Arc<Cut> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for CutGuard {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
 }
 
 /// One socket; closed on drop. Made of something else, every call fails.
@@ -77,6 +112,11 @@ impl Socket {
                 _ => return Ok(true),
             }
         }
+    }
+
+    /// For another thread that may hang up this socket, as long as the guard lives.
+    pub(crate) fn guard(&self) -> CutGuard {
+        CutGuard(Arc::new(Cut(Mutex::new(Some(self.raw())))))
     }
 
     /// Hangs up both ways; the other end sees it at once.

@@ -139,14 +139,16 @@ pub(super) struct InprocLink {
 }
 
 impl InprocLink {
-    pub(super) fn start(pair: Arc<Pair>, connector: bool, address: String) -> Result<Arc<Self>> {
-        let pid = std::process::id();
-        let link = Arc::new(Self { pair, connector, address, pid });
+    pub(super) fn new(pair: Arc<Pair>, connector: bool, address: String) -> Arc<Self> {
+        Arc::new(Self { pair, connector, address, pid: std::process::id() })
+    }
+
+    /// Sits down: from here on both waiters know the link.
+    pub(super) fn start(&self) -> Result<()> {
         // A link that fails here unwatches itself when it is dropped.
-        let own = link.own();
+        let own = self.own();
         own.seat.leader.watch(own.leader_bell.source(), own.seat.token, true)?;
-        own.seat.progress.watch(own.progress_bell.source(), own.seat.token, true)?;
-        Ok(link)
+        own.seat.progress.watch(own.progress_bell.source(), own.seat.token, true)
     }
 
     fn own(&self) -> &End {

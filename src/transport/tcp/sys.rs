@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::core::memory::{Block, Share};
 use crate::core::transport::Source;
-use crate::sys::socket::{Ready, Socket};
+use crate::sys::socket::{CutGuard, Ready, Socket};
 
 /// A connected TCP socket; never blocks by itself.
 pub(super) struct Stream(Socket);
@@ -64,6 +64,11 @@ impl Stream {
 
     fn raw(&self) -> RawFd {
         self.0.raw()
+    }
+
+    /// By which others may hang up; to be dropped before the stream.
+    pub(super) fn guard(&self) -> CutGuard {
+        self.0.guard()
     }
 
     /// For a waiter.

@@ -18,7 +18,7 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use crate::core::memory::{Block, Share};
 use crate::core::transport::Source;
-use crate::sys::socket::{Ready, Socket};
+use crate::sys::socket::{CutGuard, Ready, Socket};
 
 /// The system's calls take no more at once.
 const MOST: usize = 1 << 30;
@@ -84,6 +84,11 @@ impl Stream {
     /// For a waiter.
     pub(super) fn source(&self) -> Source {
         self.0.source()
+    }
+
+    /// For another thread that may hang it up.
+    pub(super) fn guard(&self) -> CutGuard {
+        self.0.guard()
     }
 
     /// Another handle of the same connection.
