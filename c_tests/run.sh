@@ -4,7 +4,7 @@
 # when nothing failed and nothing was skipped that is not expected to be. Logs are in build/logs.
 #
 #   c_tests/run.sh            all stages
-#   c_tests/run.sh ctest      the named stages only: fmt clippy cargo_debug cargo_release doc loom tsan ctest asan
+#   c_tests/run.sh ctest      the named stages only: fmt clippy cargo_debug cargo_release doc loom tsan ctest asan windows
 set -uo pipefail
 
 PACKAGES=(
@@ -18,8 +18,11 @@ PACKAGES=(
     libopenmpi-dev openmpi-bin    # the example under MPI
     libucx-dev          # the header that src/transport/ucx mirrors
     python3-pip         # a second UCX (c_tests/fetch_ucx.sh)
+    rustc-web cargo-web rust-web-src      # Rust's standard library for Windows, compiled from source
+    g++-mingw-w64-x86-64 wine64           # Windows hosts, and what runs them
+    clang-19 lld-19 llvm-19               # hosts of Microsoft's C++ ABI
 )
-STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan)
+STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan windows)
 # What ThreadSanitizer runs: reference counts, the cache, the rings.
 TSAN_TESTS=(abi::com tests::cache tests::interface ring)
 # What runs under loom: test names that have one of these in them.
@@ -151,6 +154,12 @@ cmake_preset() { # preset
 ctest_release() { cmake_preset release; }
 
 asan() { cmake_preset asan; }
+
+windows() {
+    cmake_preset windows || return
+    # What clippy could not see on Linux.
+    ! grep -a '^warning: `nrdma`' "$logs/$stage.log"
+}
 
 # ---- the run ----
 

@@ -97,7 +97,7 @@ endif()
 
 # What rustc's --print native-static-libs lists.
 if(WIN32)
-  set(NRDMA_STATIC_LIBS ntdll userenv ws2_32 bcrypt)
+  set(NRDMA_STATIC_LIBS ntdll userenv ws2_32 iphlpapi)
 else()
   set(NRDMA_STATIC_LIBS gcc_s util rt pthread m dl c)
 endif()
