@@ -6,9 +6,11 @@
 //! checks the `use crate::` lines. A new transport is one folder, one line in `backends` and one line
 //! in the conformance suite.
 // Windows has fewer engines, which use less of the seams.
-#![cfg_attr(windows, allow(dead_code))]
+#![cfg_attr(windows, allow(dead_code, unused_imports, unused_macros))]
 pub mod abi;
 pub(crate) mod core;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod doctor;
 pub(crate) mod memory;
 pub(crate) mod sys;
 #[cfg(test)]
@@ -25,4 +27,17 @@ pub(crate) fn backends() -> core::node::Backends {
         random: sys::random::bytes::<16>,
         cookie: transport::cookie,
     }
+}
+
+/// What makes slots in this build.
+pub(crate) fn slot_makers() -> &'static [&'static dyn core::slot::SlotMaker] {
+    static MAKERS: &[&dyn core::slot::SlotMaker] = &[
+        &memory::host::slots::HostSlots,
+        #[cfg(feature = "cuda")]
+        &memory::cuda::Cuda::new(abi::config::env),
+        #[cfg(feature = "vulkan")]
+        &memory::vulkan::Vulkan,
+        &memory::d3d12::D3d12::new(abi::config::env),
+    ];
+    MAKERS
 }

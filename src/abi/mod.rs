@@ -13,6 +13,8 @@ pub(crate) mod execution_context;
 pub(crate) mod face;
 pub(crate) mod foreign;
 pub(crate) mod fork;
+pub mod gpu_buffer;
+pub mod gpu_config;
 pub mod guard;
 pub mod interface;
 pub mod job;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::peer::Peer;
 use super::sleeper::Sleeper;
 use super::transport::{Attention, Waiter};
+use super::turns::Turns;
 
 /// The longest a leader spins before it sleeps: about what two wake-ups take.
 const SPIN: Duration = Duration::from_micros(50);
@@ -30,6 +31,8 @@ const MOMENT: Duration = Duration::from_micros(50);
 const FAR_MOMENT: Duration = Duration::from_micros(200);
 /// So many short absences in a row, and the next is expected to be short, too.
 const TRUST: u32 = 8;
+/// One in so many absences is measured from then on.
+const SAMPLE: u64 = 8;
 /// How often the progress thread looks whether who left for a moment is back.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
@@ -91,7 +94,8 @@ struct Warm {
 }
 
 struct Hot {
-    links: Vec<Warm>,
+    /// Taken in turns, so that a fragment costs the same however many others are connected.
+    links: Turns<Warm>,
     spin: Spin,
     ready: Vec<u64>,
     /// When the last leader left.
@@ -131,6 +135,8 @@ pub(crate) struct Lead {
     /// Links that became busy since the leader last looked.
     warmed: Mutex<Vec<Arc<Peer>>>,
     any_warmed: AtomicBool,
+    /// Peers died since the dead were last let go.
+    any_dead: AtomicBool,
     hot: Mutex<Hot>,
     waiter: Arc<dyn Waiter>,
     sweeps: AtomicU64,
@@ -162,8 +168,9 @@ impl Lead {
             followers: Mutex::new(Vec::new()),
             warmed: Mutex::new(Vec::new()),
             any_warmed: AtomicBool::new(false),
+            any_dead: AtomicBool::new(false),
             hot: Mutex::new(Hot {
-                links: Vec::new(),
+                links: Turns::new(),
                 spin: Spin::new(),
                 ready: Vec::new(),
                 left: None,
@@ -200,19 +207,27 @@ impl Lead {
     /// Forgets all links, at the node's end.
     pub(crate) fn clear(&self) {
         self.warmed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.any_dead.store(true, Ordering::SeqCst);
         // A thread that is stuck may lead for ever.
         if let Ok(mut hot) = self.hot.try_lock() {
-            hot.links.clear();
+            hot.links.retain(|_| false);
         }
     }
 
     /// Lets go of links whose peers are gone.
     pub(crate) fn forget_dead(&self) {
         self.warmed.lock().unwrap_or_else(PoisonError::into_inner).retain(|peer| peer.is_alive());
+        self.any_dead.store(true, Ordering::SeqCst);
         match self.hot.try_lock() {
-            Ok(mut hot) => hot.links.retain(|warm| warm.peer.is_alive()),
+            Ok(mut hot) => self.let_dead_go(&mut hot),
             // The leader does it itself before it sleeps.
             Err(_) => self.waiter.wake(),
+        }
+    }
+
+    fn let_dead_go(&self, hot: &mut Hot) {
+        if self.any_dead.load(Ordering::Relaxed) && self.any_dead.swap(false, Ordering::SeqCst) {
+            hot.links.retain(|warm| warm.peer.is_alive());
         }
     }
 
@@ -238,7 +253,7 @@ impl Lead {
         }
         let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
         let polled = std::mem::take(&mut hot.quietly);
-        let leading = Leading { lead: self, progress, hot };
+        let mut leading = Leading { lead: self, progress, hot };
         if !polled {
             leading.begin();
         }
@@ -279,7 +294,8 @@ impl Lead {
         }
         // Such an absence was too long, so this does not leave the links as they are.
         if let Some(mut leading) = self.take(progress) {
-            leading.hot.note_absence(Instant::now());
+            leading.hot.left = None;
+            leading.hot.short = 0;
         }
         self.ticking.store(false, Ordering::SeqCst);
         if self.leaves.load(Ordering::SeqCst) != leaves {
@@ -314,10 +330,11 @@ impl Lead {
 }
 
 impl Leading<'_> {
-    fn begin(&self) {
-        for warm in &self.hot.links {
+    fn begin(&mut self) {
+        for warm in self.hot.links.iter() {
             warm.peer.link.attention(Attention::Polled);
         }
+        self.hot.links.look_at_all();
     }
 
     /// Polls, spins and sleeps until `done` or `deadline`; whether it is done.
@@ -389,17 +406,15 @@ impl Leading<'_> {
             for peer in warmed {
                 peer.polled.store(true, Ordering::Release);
                 peer.link.attention(Attention::Polled);
-                self.hot.far |= peer.link.caps().in_place;
+                self.hot.far |= peer.link.caps().in_place || peer.link.caps().writes;
                 self.hot.links.push(Warm { peer, active: true, last: Instant::now() });
             }
         }
-        let mut found = 0;
-        for warm in &mut self.hot.links {
-            let n = warm.peer.poll(BATCH);
-            warm.active |= n > 0 && warm.peer.take_lively();
-            found += n;
-        }
-        found
+        self.hot.links.round(|warm| {
+            let found = warm.peer.poll(BATCH);
+            warm.active |= found > 0 && warm.peer.take_lively();
+            found
+        })
     }
 
     fn sleep(
@@ -437,7 +452,7 @@ impl Leading<'_> {
     fn cool(&mut self, now: Instant) -> bool {
         self.hot.cooled = now;
         let mut waiting = self.lead.any_warmed.load(Ordering::Acquire);
-        self.hot.links.retain_mut(|warm| {
+        self.hot.links.retain(|warm| {
             if std::mem::take(&mut warm.active) {
                 warm.last = now;
             }
@@ -480,18 +495,22 @@ impl Leading<'_> {
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        self.hot.left = Some(Instant::now());
-        self.lead.stand_in.store(false, Ordering::SeqCst);
+        // Once it is trusted, some of its absences are enough to go on learning from: the clock costs, too.
+        let leaves = self.lead.leaves.load(Ordering::Relaxed);
+        self.hot.left = (self.hot.short < TRUST || leaves.is_multiple_of(SAMPLE)).then(Instant::now);
+        if self.lead.stand_in.load(Ordering::SeqCst) {
+            self.lead.stand_in.store(false, Ordering::SeqCst);
+        }
         // First, so that the progress thread looks itself at what rings from here on. Who takes the lead now
         // waits for our lock and then polls.
         self.lead.taken.store(false, Ordering::SeqCst);
-        self.hot.links.retain(|warm| warm.peer.is_alive());
+        self.lead.let_dead_go(&mut self.hot);
         let next = self.lead.followers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if next.is_none() && self.step_out() {
             return;
         }
         let mut waiting = false;
-        for warm in &self.hot.links {
+        for warm in self.hot.links.iter() {
             waiting |= warm.peer.link.attention(Attention::Progress);
         }
         if let Some(next) = next {

@@ -10,6 +10,13 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use super::environment;
+
+/// Where to look: `/`, or what `NRDMA_SYSROOT` names, with which tests show devices that are not there.
+pub(crate) fn root() -> PathBuf {
+    environment::setting("NRDMA_SYSROOT").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
 /// What a port's cable carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LinkLayer {

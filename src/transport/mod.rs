@@ -20,6 +20,8 @@ pub(crate) fn engines() -> Vec<Arc<dyn Engine>> {
         Arc::new(inproc::Inproc),
         #[cfg(unix)]
         Arc::new(shm::Shm),
+        #[cfg(target_os = "linux")]
+        Arc::<ucx::Ucx>::default(),
         Arc::new(tcp::TcpEngine),
     ]
 }

@@ -145,6 +145,11 @@ impl Mapping {
         false
     }
 
+    /// Keeps the pages out of forked children: there are none here.
+    pub(crate) fn dont_fork(&self) -> bool {
+        true
+    }
+
     /// A second mapping of the same shared pages.
     pub(crate) fn again(&self, _align: usize) -> Result<Self> {
         Err(cannot_detach())

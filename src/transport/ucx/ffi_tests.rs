@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::ffi;
 use super::functions::FUNCTIONS;
+use super::messages;
 use crate::sys::runtime_dir::tests::Scratch;
 
 /// The headers of a later UCX.
@@ -42,7 +43,9 @@ fn signature(arguments: &[&str], result: &str, middle: &str) -> String {
 }
 
 fn assertions() -> String {
-    let mut out = String::from("#include <stddef.h>\n#include <ucp/api/ucp.h>\n");
+    let mut out = String::from(
+        "#include <stdarg.h>\n#include <stddef.h>\n#include <ucp/api/ucp.h>\n#include <ucs/debug/log_def.h>\n",
+    );
     let mut say = |what: String, name: &str| writeln!(out, "_Static_assert({what}, \"{name}\");").unwrap();
     for (name, size, fields) in ffi::STRUCTS {
         say(format!("sizeof({name}) == {size}"), name);
@@ -61,7 +64,25 @@ fn assertions() -> String {
         let ours = signature(arguments, result, "");
         say(format!("__builtin_types_compatible_p(__typeof__({name}), {ours})"), name);
     }
+    for (name, value) in [
+        ("UCS_LOG_FUNC_RC_STOP", messages::STOP),
+        ("UCS_LOG_FUNC_RC_CONTINUE", messages::CONTINUE),
+        ("UCS_LOG_LEVEL_ERROR", messages::ERROR),
+        ("UCS_LOG_LEVEL_WARN", messages::WARN),
+    ] {
+        say(format!("(long long){name} == {value}"), name);
+    }
+    let handler = "ucs_log_func_rc_t (*)(const char *, unsigned, const char *, ucs_log_level_t, \
+                   const ucs_log_component_config_t *, const char *, va_list)";
+    say(format!("__builtin_types_compatible_p(ucs_log_func_t, {handler})"), "ucs_log_func_t");
+    let push = "void (ucs_log_func_t)";
+    say(
+        format!("__builtin_types_compatible_p(__typeof__(ucs_log_push_handler), {push})"),
+        "ucs_log_push_handler",
+    );
     for (name, size) in [
+        ("ucs_log_func_rc_t", 4),
+        ("ucs_log_level_t", 4),
         ("ucs_status_t", size_of::<ffi::ucs_status_t>()),
         ("ucs_thread_mode_t", size_of::<ffi::ucs_thread_mode_t>()),
         ("ucs_memory_type_t", size_of::<ffi::ucs_memory_type_t>()),
@@ -80,7 +101,14 @@ fn compiles(folder: &Path, include: &str, source: &str) -> bool {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut build = cc::Build::new();
     build.cargo_metadata(false).target(&triple).host(&triple).opt_level(0).out_dir(folder);
-    build.include(include).file(&file).std("gnu11").try_compile("layout").is_ok()
+    build
+        .warnings(false)
+        .extra_warnings(false)
+        .include(include)
+        .file(&file)
+        .std("gnu11")
+        .try_compile("layout")
+        .is_ok()
 }
 
 #[test]

@@ -9,6 +9,7 @@ use once_cell::sync::OnceCell;
 
 use super::ffi;
 use super::functions::Functions;
+use super::messages;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 use crate::sys::library::{self, Library};
@@ -20,8 +21,10 @@ const NAME: &CStr = c"libucp.so.0";
 const BASE: &CStr = c"libucs.so.0";
 /// Names the library to load.
 const SETTING: &str = "NRDMA_UCX_LIB";
-/// What the variables begin with that UCX reads by itself.
-const PREFIXES: [&str; 2] = ["UCX_", "NRDMA_UCX_"];
+/// What the variables begin with that UCX reads by itself, which it shall not where they are not to be trusted.
+const UNTRUSTED: [&str; 2] = ["UCX_", "NRDMA_UCX_"];
+/// What UCX would take for a setting of its own with a wrong name, and warn of.
+const OURS: [&str; 1] = ["NRDMA_UCX_LIB="];
 /// What the files of UCX's libraries begin with.
 const FILES: &str = "libuc";
 
@@ -81,6 +84,7 @@ pub(super) struct Ucx {
     pub(super) version: Version,
     /// The file, as the loader named it.
     pub(super) file: PathBuf,
+    #[allow(dead_code, reason = "for whoever asks where UCX came from")]
     pub(super) origin: Origin,
 }
 
@@ -104,15 +108,18 @@ pub(super) fn ucx() -> Result<&'static Ucx> {
         let setting = environment::setting(SETTING);
         let (library, origin) = *LIBRARY.get_or_try_init(|| open(NAME, setting.clone()))?;
         let ucx = check(library, origin)?;
-        let unused = setting.filter(|_| origin == Origin::Host).map(file_of_setting);
+        if ucx.origin != Origin::Host {
+            messages::listen(library, ucx.version);
+        }
+        let unused = setting.filter(|_| ucx.origin == Origin::Host).map(file_of_setting);
         let unused = unused.filter(|path| path.as_bytes() != ucx.file.as_os_str().as_bytes());
         match unused {
             Some(path) => log::info!(
                 "UCX {} from {}, and not {path:?} as {SETTING} says",
                 ucx.version,
-                place(&ucx.file, origin)
+                place(&ucx.file, ucx.origin)
             ),
-            None => log::info!("UCX {} from {}", ucx.version, place(&ucx.file, origin)),
+            None => log::info!("UCX {} from {}", ucx.version, place(&ucx.file, ucx.origin)),
         }
         Ok(ucx)
     })
@@ -131,7 +138,7 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
         // SAFETY: UCX, or what the user wants to be it.
         unsafe { Library::load(&file) }
     };
-    let loaded = shielded(load);
+    let loaded = shielded_with(&ENVIRONMENT, load);
     let library = loaded.map_err(|why| {
         missing(match origin {
             Origin::Host => format!("UCX cannot be loaded: {why}; the process has other parts of UCX from there"),
@@ -144,12 +151,28 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
     Ok((library, origin))
 }
 
-/// Runs what lets UCX read the environment or load libraries (`ucp_config_read`, `ucp_init_version`): with the
-/// variables above, without those that are not to be trusted, and without a change of what the host does at signals.
+/// For what lets UCX read the environment or load libraries (`ucp_config_read`, `ucp_init_version`,
+/// `ucp_worker_create`): runs `work` without the variables that are not to be trusted or not meant for UCX, and
+/// without a change of what the host does at signals. Err: that of `work`, with what UCX says of it.
 ///
 /// One thread at a time.
-pub(super) fn shielded<R>(work: impl FnOnce() -> R) -> R {
-    environment::with(&ENVIRONMENT, &PREFIXES, || signals::kept_from(FILES, work))
+pub(super) fn shielded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (result, heard) = messages::hear(|| shielded_with(&[], work));
+    if heard.is_empty() {
+        return result;
+    }
+    match result {
+        Ok(made) => {
+            log::warn!("UCX says: {heard}");
+            Ok(made)
+        }
+        Err(error) => Err(Error::new(error.kind, format!("{}: {heard}", error.text))),
+    }
+}
+
+fn shielded_with<R>(additions: &[&'static CStr], work: impl FnOnce() -> R) -> R {
+    let hidden: &[&str] = if environment::is_secure() { &UNTRUSTED } else { &OURS };
+    environment::with(additions, hidden, || signals::kept_from(FILES, work))
 }
 
 /// Where the process has other parts of UCX: the library beside them, which is the only one that fits them.
@@ -189,8 +212,11 @@ fn check(library: Library, origin: Origin) -> Result<Ucx> {
     // SAFETY: it is UCX, and of a version that has these functions as they are declared.
     let functions = unsafe { Functions::load(|name| library.symbol(name)) };
     let functions = functions.map_err(|names| {
-        let text = format!("{} is UCX {version} but lacks {}", place(&file, origin), names.join(", "));
-        missing(format!("{text}; install a complete UCX"))
+        let some = names.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+        let more =
+            if names.len() > 3 { format!(" and {} more functions", names.len() - 3) } else { String::new() };
+        let file = place(&file, origin);
+        missing(format!("{file} is UCX {version} but lacks {some}{more}; install a complete UCX"))
     })?;
     Ok(Ucx { functions, version, file, origin })
 }
