@@ -3,8 +3,10 @@
 #define NRDMA_TEST_PAIR_H
 #include <nrdma/nrdma.h>
 
-#include <dirent.h>
-#include <unistd.h>
+#ifndef _WIN32
+#  include <dirent.h>
+#  include <unistd.h>
+#endif
 
 #include "check.h"
 
@@ -12,6 +14,11 @@ typedef struct pair_nodes {
     nrdma_node *a, *b;
 } pair_nodes;
 
+#ifdef _WIN32
+/* Ports of the loopback leave nothing behind. */
+static inline void pair_folder(void) {}
+static inline void pair_cleanup(void) {}
+#else
 static char pair_path[64];
 
 static pid_t pair_owner;
@@ -49,6 +56,14 @@ static inline void pair_remove(const char *folder)
     closedir(dir);
     rmdir(folder);
 }
+#endif
+
+/* The engine between processes of one host that every system has. */
+#ifdef _WIN32
+#  define PAIR_FAR "tcp"
+#else
+#  define PAIR_FAR "shm"
+#endif
 
 static inline void pair_open(pair_nodes *nodes, const char *engine)
 {
@@ -67,7 +82,11 @@ static inline void pair_meet(pair_nodes *nodes)
 {
     char address[128], bound[128] = "";
     uint32_t host = 0;
+#ifdef _WIN32
+    snprintf(address, sizeof address, "127.0.0.1:0");
+#else
     snprintf(address, sizeof address, "unix:%s/pair.sock", pair_path);
+#endif
     CHECK_EQ(nrdma_node_listen(nodes->a, address, bound, sizeof bound), NRDMA_OK);
     CHECK_EQ(nrdma_node_connect(nodes->b, bound, &host), NRDMA_OK);
     CHECK_EQ(host, 1);

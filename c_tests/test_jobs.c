@@ -333,7 +333,7 @@ int main(void)
     table.destroy = drop_replica;
     pair_folder();
     for (int engine = 0; engine < 2; ++engine) {
-        pair_open(&nodes, engine ? "shm" : "inproc");
+        pair_open(&nodes, engine ? PAIR_FAR : "inproc");
         CHECK_EQ(nrdma_node_register_class(nodes.b, class_id, &table), NRDMA_OK);
         CHECK(nrdma_node_register_class(nodes.b, class_id, &table) < 0);
         pair_meet(&nodes);

@@ -1,6 +1,6 @@
 # The targets that cargo builds: nrdma::nrdma, nrdma::static and the command.
 set(_args build --locked --manifest-path ${PROJECT_SOURCE_DIR}/Cargo.toml)
-set(_env)
+set(_env ${NRDMA_CARGO_ENV})
 set(_profile release)
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   set(_profile debug)
@@ -11,7 +11,7 @@ endif()
 set(_triple ${NRDMA_CARGO_TARGET})
 if(NRDMA_SANITIZE)
   # Sanitizers are unstable in rustc. With --target they stay out of build scripts and macros.
-  set(_env RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address)
+  list(APPEND _env RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address)
   if(NOT _triple)
     set(_triple ${CMAKE_SYSTEM_PROCESSOR}-unknown-linux-gnu)
   endif()
@@ -29,9 +29,19 @@ set(NRDMA_LIBRARY_DIR ${NRDMA_CARGO_DIR}/lib/${_sub})
 set(NRDMA_TOOL_FILE ${NRDMA_CARGO_DIR}/tool/${_sub}/nrdma${CMAKE_EXECUTABLE_SUFFIX})
 set(_static ${NRDMA_LIBRARY_DIR}/libnrdma.a)
 set(_implib)
-if(WIN32)
+# The import library of Microsoft's tool chain, beside MinGW's: one DLL is for both.
+set(NRDMA_MSVC_IMPLIB)
+if(MSVC)
+  set(_shared ${NRDMA_LIBRARY_DIR}/nrdma.dll)
+  set(_implib ${NRDMA_LIBRARY_DIR}/nrdma.dll.lib)
+  set(_static ${NRDMA_LIBRARY_DIR}/nrdma.lib)
+elseif(WIN32)
   set(_shared ${NRDMA_LIBRARY_DIR}/nrdma.dll)
   set(_implib ${NRDMA_LIBRARY_DIR}/libnrdma.dll.a)
+  find_program(NRDMA_DLLTOOL NAMES llvm-dlltool llvm-dlltool-19 PATHS /usr/lib/llvm-19/bin)
+  if(NRDMA_DLLTOOL)
+    set(NRDMA_MSVC_IMPLIB ${CMAKE_BINARY_DIR}/nrdma.lib)
+  endif()
 else()
   set(_shared ${NRDMA_LIBRARY_DIR}/libnrdma.so)
   set(NRDMA_SONAME libnrdma.so.${PROJECT_VERSION_MAJOR})
@@ -47,6 +57,13 @@ if(NRDMA_SONAME)
   # Programs of this build tree look for the library under its soname.
   add_custom_command(TARGET nrdma_cargo POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E create_symlink libnrdma.so ${NRDMA_LIBRARY_DIR}/${NRDMA_SONAME})
+endif()
+
+if(NRDMA_MSVC_IMPLIB)
+  add_custom_command(TARGET nrdma_cargo POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -DDLL=${_shared} -DLIB=${NRDMA_MSVC_IMPLIB} -DOBJDUMP=${CMAKE_OBJDUMP}
+      -DDLLTOOL=${NRDMA_DLLTOOL} -P ${PROJECT_SOURCE_DIR}/cmake/implib.cmake
+    BYPRODUCTS ${NRDMA_MSVC_IMPLIB} VERBATIM)
 endif()
 
 # What a neuray host loads: a library of its own, with the one function that hosts ask plugins for.
@@ -90,7 +107,7 @@ endif()
 
 # What rustc's --print native-static-libs lists.
 if(WIN32)
-  set(NRDMA_STATIC_LIBS ntdll userenv ws2_32 bcrypt)
+  set(NRDMA_STATIC_LIBS ntdll userenv ws2_32 iphlpapi)
 else()
   set(NRDMA_STATIC_LIBS gcc_s util rt pthread m dl c)
 endif()

@@ -1,8 +1,13 @@
 # The install tree: relocatable, with find_package and pkg-config files.
 set(_cmakedir ${CMAKE_INSTALL_LIBDIR}/cmake/nrdma)
-if(WIN32)
+if(MSVC)
   install(FILES ${_shared} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
-  install(FILES ${_implib} ${_static} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  # Under the name that the package files know.
+  install(FILES ${_implib} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development RENAME nrdma.lib)
+  set(NRDMA_SHARED_PATH ${CMAKE_INSTALL_BINDIR}/nrdma.dll)
+elseif(WIN32)
+  install(FILES ${_shared} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+  install(FILES ${_implib} ${NRDMA_MSVC_IMPLIB} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
   set(NRDMA_SHARED_PATH ${CMAKE_INSTALL_BINDIR}/nrdma.dll)
 else()
   set(_full libnrdma.so.${PROJECT_VERSION})

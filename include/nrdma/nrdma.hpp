@@ -20,7 +20,7 @@
 #if !defined(NRDMA_NO_DONATION) && defined(__cpp_exceptions)
 #  include <exception>
 #endif
-#if !defined(NRDMA_NO_DONATION) && defined(__cpp_rtti)
+#if !defined(NRDMA_NO_DONATION) && defined(__cpp_rtti) && !defined(_MSC_VER)
 #  include <typeinfo>
 #endif
 
@@ -504,7 +504,8 @@ namespace detail {
 
 /* One variable for each, not one for both: translation units with different flags then agree on what
  * they both define. */
-#  ifdef __cpp_rtti
+/* For Microsoft's compiler the library has type information of its own. */
+#  if defined(__cpp_rtti) && !defined(_MSC_VER)
 inline bool donate_rtti()
 {
     const void* const typeinfos[] = {&typeid(mi::neuraylib::IRDMA_buffer),

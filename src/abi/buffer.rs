@@ -3,8 +3,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use super::com::{self, Class, Object, Table, checked, method};
+use super::com::{self, Class, Object, Table, checked, checked_seen, method};
 use super::error::set_last;
+use super::face::{self, Face, Seen};
 use super::fork;
 use super::guard::{guard, guarded};
 use super::interface::nrdma_uuid;
@@ -103,7 +104,7 @@ const IID: nrdma_uuid = nrdma_uuid::new(0x9b7b_00e6, 0x4a07_9539, 0xdd9d_1a88, 0
 /// IRDMA_buffer before: the same slots but the last.
 const IID_2019: nrdma_uuid = nrdma_uuid::new(0xa2c7_5819, 0x4348_752a, 0x5a95_629f, 0x12ed_cf2a);
 
-pub(crate) static TABLE: Table<nrdma_buffer_vtbl_itanium> = Table::new(nrdma_buffer_vtbl_itanium {
+const VTBL: nrdma_buffer_vtbl_itanium = nrdma_buffer_vtbl_itanium {
     retain: com::retain::<Buffer>,
     release: com::release::<Buffer>,
     get_interface_const: com::get_interface_const::<Buffer>,
@@ -111,18 +112,40 @@ pub(crate) static TABLE: Table<nrdma_buffer_vtbl_itanium> = Table::new(nrdma_buf
     get_iid: com::get_iid::<Buffer>,
     get_id: method!(Buffer, |this: *const nrdma_buffer| -> u64 { this.value().id() }),
     get_gpu_id: method!(Buffer, |this: *const nrdma_buffer| -> i32 { this.value().gpu() }),
-    get_data_const: method!(Buffer, |this: *const nrdma_buffer| -> *const u8 { data(this) }),
-    get_data: method!(Buffer, |this: *mut nrdma_buffer| -> *mut u8 { data(this) }),
+    get_data_const: method!(Buffer, |this: *const nrdma_buffer| -> *const u8 { data(&this) }),
+    get_data: method!(Buffer, |this: *mut nrdma_buffer| -> *mut u8 { data(&this) }),
     get_size: method!(Buffer, |this: *const nrdma_buffer| -> u64 { this.value().size() }),
     duplicate_const: method!(Buffer, |this: *const nrdma_buffer,
                                       offset: u64,
                                       size: u64|
-     -> *const nrdma_buffer { duplicate(this, offset, size) }),
+     -> *const nrdma_buffer { duplicate(&this, offset, size) }),
     duplicate: method!(Buffer, |this: *mut nrdma_buffer, offset: u64, size: u64| -> *mut nrdma_buffer {
-        duplicate(this, offset, size)
+        duplicate(&this, offset, size)
     }),
-    is_gpudirect: method!(Buffer, |this: *mut nrdma_buffer| -> bool { is_gpudirect(this) }),
-});
+    is_gpudirect: method!(Buffer, |this: *mut nrdma_buffer| -> bool { is_gpudirect(&this) }),
+};
+
+pub(crate) static TABLE: Table<nrdma_buffer_vtbl_itanium> = Table::new(VTBL);
+
+#[cfg(windows)]
+static MSVC: face::MsvcTable<nrdma_buffer_vtbl_msvc> = face::MsvcTable::new(
+    &super::rtti_msvc::BUFFER,
+    nrdma_buffer_vtbl_msvc {
+        retain: VTBL.retain,
+        release: VTBL.release,
+        get_interface: VTBL.get_interface,
+        get_interface_const: VTBL.get_interface_const,
+        get_iid: face::get_iid_msvc::<Buffer>,
+        get_id: VTBL.get_id,
+        get_gpu_id: VTBL.get_gpu_id,
+        get_data: VTBL.get_data,
+        get_data_const: VTBL.get_data_const,
+        get_size: VTBL.get_size,
+        duplicate: VTBL.duplicate,
+        duplicate_const: VTBL.duplicate_const,
+        is_gpudirect: VTBL.is_gpudirect,
+    },
+);
 
 impl Class for Buffer {
     type Interface = nrdma_buffer;
@@ -134,6 +157,10 @@ impl Class for Buffer {
     const REVIVED: bool = false;
     fn table() -> &'static Table<nrdma_buffer_vtbl_itanium> {
         &TABLE
+    }
+    #[cfg(windows)]
+    fn msvc() -> *const c_void {
+        MSVC.address()
     }
     fn rest(object: Arc<Object<Self>>) {
         Home::rest(object);
@@ -164,32 +191,32 @@ pub(crate) fn make(buffer: Buffer) -> Arc<dyn Carrier> {
 }
 
 /// The C pointer of a carrier; all carriers are made by [`make`].
-fn interface(carrier: &Arc<dyn Carrier>) -> *mut nrdma_buffer {
-    Arc::as_ptr(carrier).cast::<nrdma_buffer>().cast_mut()
+fn interface(carrier: &Arc<dyn Carrier>, face: Face) -> *mut nrdma_buffer {
+    face::place::<Buffer>(Arc::as_ptr(carrier).cast(), face).cast_mut()
 }
 
 /// Gives an object that [`Home::take`] returned to C, with its first reference.
 #[inline]
-pub(crate) fn start_raw(carrier: Arc<dyn Carrier>) -> *mut nrdma_buffer {
+pub(crate) fn start_raw(carrier: Arc<dyn Carrier>, face: Face) -> *mut nrdma_buffer {
     let object = Arc::into_raw(carrier).cast::<Object<Buffer>>();
     // SAFETY: all carriers are made by `make`, and this one is not anybody else's yet.
     let object = unsafe { Arc::from_raw(object) };
-    let raw = object.interface();
+    let raw = object.interface(face);
     object.start();
     raw
 }
 
 /// Gives a reference to C: +1.
-pub(crate) fn lease_into_raw(lease: Lease) -> *mut nrdma_buffer {
-    let raw = interface(lease.carrier());
+pub(crate) fn lease_into_raw(lease: Lease, face: Face) -> *mut nrdma_buffer {
+    let raw = interface(lease.carrier(), face);
     lease.carrier().retain();
     drop(lease);
     raw
 }
 
 /// Lends a buffer to C for the length of a call.
-pub(crate) fn lease_as_raw(lease: &Lease) -> *mut nrdma_buffer {
-    interface(lease.carrier())
+pub(crate) fn lease_as_raw(lease: &Lease, face: Face) -> *mut nrdma_buffer {
+    interface(lease.carrier(), face)
 }
 
 /// Takes over a reference that C gives away (+1); an error when the object is not a buffer of ours, which
@@ -223,13 +250,13 @@ fn is_gpudirect(this: &Object<Buffer>) -> bool {
     this.value().gpu() >= 0
 }
 
-fn duplicate(this: &Object<Buffer>, offset: u64, size: u64) -> *mut nrdma_buffer {
+fn duplicate(this: &Seen<'_, Buffer>, offset: u64, size: u64) -> *mut nrdma_buffer {
     let view = fork::check().and_then(|()| {
         let carrier: Arc<dyn Carrier> = this.arc();
         Home::view(&carrier, offset, size)
     });
     match view {
-        Ok(lease) => lease_into_raw(lease),
+        Ok(lease) => lease_into_raw(lease, this.face),
         Err(error) => {
             set_last(&error);
             ptr::null_mut()
@@ -267,7 +294,7 @@ pub unsafe extern "C" fn nrdma_buffer_get_interface(
     iid: *const nrdma_uuid,
 ) -> *mut c_void {
     // SAFETY: by the contract above.
-    let found = guarded(|| unsafe { checked::<Buffer>(buffer) }.map(Object::interface));
+    let found = guarded(|| unsafe { checked::<Buffer>(buffer) }.map(|_| buffer));
     match found.is_null() {
         true => ptr::null_mut(),
         // SAFETY: checked above.
@@ -351,7 +378,7 @@ pub unsafe extern "C" fn nrdma_buffer_duplicate(
     size: u64,
 ) -> *mut nrdma_buffer {
     // SAFETY: by the contract above.
-    guarded(|| unsafe { checked::<Buffer>(buffer) }.map(|object| duplicate(object, offset, size)))
+    guarded(|| unsafe { checked_seen::<Buffer>(buffer) }.map(|seen| duplicate(&seen, offset, size)))
 }
 
 /// 1 when the memory is a GPU's and registered for RDMA, else 0.

@@ -14,6 +14,7 @@ use loom::sync::atomic::AtomicU32;
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::AtomicU32;
 
+use super::face::{self, FACES, Face, Seen, tables};
 use super::fork;
 use super::guard::guard;
 use super::interface::{NRDMA_ZERO_UUID, nrdma_uuid};
@@ -36,6 +37,9 @@ pub(crate) trait Class: Send + Sync + Sized + 'static {
     const REVIVED: bool = true;
     /// The one table that all objects of the class share.
     fn table() -> &'static Table<Self::Vtbl>;
+    /// Where the table for Microsoft's compiler is.
+    #[cfg(windows)]
+    fn msvc() -> *const c_void;
     /// What becomes of an object when C has let go; the default is to drop it.
     fn rest(object: Arc<Object<Self>>) {
         drop(object);
@@ -110,12 +114,12 @@ pub(crate) struct OwnLine;
 #[repr(C)]
 pub(crate) struct Object<T: Class> {
     line: [T::Line; 0],
-    vtbl: *const c_void,
+    tables: [*const c_void; FACES],
     count: Count,
     value: T,
 }
 
-// SAFETY: the table is immutable but for an atomic, the count is atomic, and `Class` demands it of `T`.
+// SAFETY: the tables are immutable but for an atomic, the count is atomic, and `Class` demands it of `T`.
 unsafe impl<T: Class> Send for Object<T> {}
 // SAFETY: as above.
 unsafe impl<T: Class> Sync for Object<T> {}
@@ -123,7 +127,7 @@ unsafe impl<T: Class> Sync for Object<T> {}
 impl<T: Class> Object<T> {
     /// An object that C holds no reference to yet.
     pub(crate) fn at_rest(value: T) -> Arc<Self> {
-        Arc::new(Self { line: [], vtbl: T::table().address(), count: Count::new(0), value })
+        Arc::new(Self { line: [], tables: tables::<T>(), count: Count::new(0), value })
     }
 
     /// The Rust value.
@@ -167,8 +171,8 @@ impl<T: Class> Object<T> {
     }
 
     /// The pointer that C knows the object by.
-    pub(crate) fn interface(&self) -> *mut T::Interface {
-        ptr::from_ref(self).cast_mut().cast()
+    pub(crate) fn interface(&self, face: Face) -> *mut T::Interface {
+        face::place::<T>(self, face).cast_mut()
     }
 
     /// Another strong reference to the object.
@@ -203,8 +207,8 @@ impl<T: Class> Com<T> {
         Self(NonNull::from(object.as_ref()))
     }
     /// Gives the reference to C.
-    pub(crate) fn into_raw(self) -> *mut T::Interface {
-        let raw = self.interface();
+    pub(crate) fn into_raw(self, face: Face) -> *mut T::Interface {
+        let raw = self.interface(face);
         std::mem::forget(self);
         raw
     }
@@ -238,7 +242,23 @@ impl<T: Class> Drop for Com<T> {
 #[inline]
 pub(crate) unsafe fn object<'a, T: Class>(this: *const T::Interface) -> &'a Object<T> {
     // SAFETY: by the contract above.
-    unsafe { &*this.cast::<Object<T>>() }
+    unsafe { seen::<T>(this) }.object
+}
+
+/// The same, with the face.
+///
+/// # Safety
+/// As [`object`].
+#[inline]
+pub(crate) unsafe fn seen<'a, T: Class>(this: *const T::Interface) -> Seen<'a, T> {
+    // There is nothing to find out where there is one face.
+    let face = match FACES {
+        1 => Face::Itanium,
+        // SAFETY: every object's face starts with its table's address.
+        _ => face::with_table::<T>(unsafe { this.cast::<*const c_void>().read() }).unwrap_or(Face::Itanium),
+    };
+    // SAFETY: by the contract above.
+    Seen { object: unsafe { &*face::start::<T>(this, face) }, face }
 }
 
 /// The object behind a pointer from C, or an error that says why it is none of ours.
@@ -246,16 +266,25 @@ pub(crate) unsafe fn object<'a, T: Class>(this: *const T::Interface) -> &'a Obje
 /// # Safety
 /// `this` is null or points to a C++ object that the caller holds a reference to, of any class.
 pub(crate) unsafe fn checked<'a, T: Class>(this: *const T::Interface) -> Result<&'a Object<T>> {
+    // SAFETY: by the contract above.
+    unsafe { checked_seen::<T>(this) }.map(|seen| seen.object)
+}
+
+/// The same, with the face.
+///
+/// # Safety
+/// As [`checked`].
+pub(crate) unsafe fn checked_seen<'a, T: Class>(this: *const T::Interface) -> Result<Seen<'a, T>> {
     if this.is_null() {
         return Err(Error::invalid(format!("the {} is NULL", T::NAME)));
     }
     // SAFETY: every C++ object with virtual functions starts with its table's address.
     let table = unsafe { this.cast::<*const c_void>().read() };
-    if table != T::table().address() {
+    if face::with_table::<T>(table).is_none() {
         return Err(Error::invalid(format!("the object at {this:p} is not a {} of this nrdma", T::NAME)));
     }
-    // SAFETY: only objects of the class have its table.
-    Ok(unsafe { object::<T>(this) })
+    // SAFETY: only objects of the class have its tables.
+    Ok(unsafe { seen::<T>(this) })
 }
 
 /// IInterface's retain.
@@ -303,13 +332,13 @@ pub(crate) unsafe extern "C" fn get_iid<T: Class>(_this: *const T::Interface) ->
 }
 
 /// Fills a table: `method!(T, |this: *const i, a: t| -> r { ... })` is an `extern "C"` function that finds
-/// the [`Object`], runs the block inside `guard` and returns its result.
+/// the object with the face ([`Seen`]), runs the block inside `guard` and returns its result.
 macro_rules! method {
     ($t:ty, |$this:ident: $p:ty $(, $a:ident: $at:ty)*| -> $r:ty $body:block) => {{
         unsafe extern "C" fn thunk($this: $p $(, $a: $at)*) -> $r {
             $crate::abi::guard::guard(|| {
                 // SAFETY: C++ calls a table's function on a live object of that table.
-                let $this: &$crate::abi::com::Object<$t> = unsafe { $crate::abi::com::object::<$t>($this) };
+                let $this: $crate::abi::face::Seen<'_, $t> = unsafe { $crate::abi::com::seen::<$t>($this) };
                 $body
             })
         }

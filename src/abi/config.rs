@@ -1,6 +1,7 @@
 //! Structs that start with their size, and settings from the environment.
 use std::ffi::OsString;
 
+use super::process::is_secure;
 use crate::core::error::{Error, Result};
 
 /// A `#[repr(C)]` struct that grows at its end from version to version.
@@ -75,13 +76,6 @@ pub(crate) unsafe fn write_struct<T: Versioned>(theirs: *mut T, ours: &T) -> Res
     // SAFETY: both have `count` bytes from there on; ours is not the caller's.
     unsafe { to.copy_from_nonoverlapping(from, count) };
     Ok(())
-}
-
-/// Whether the process has more rights than its user (set-user-id and the like): its environment is then
-/// not to be trusted.
-pub(crate) fn is_secure() -> bool {
-    // SAFETY: a plain call.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// A setting from the environment; None when it is unset, empty, or not to be trusted.

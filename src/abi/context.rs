@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::buffer::{lease_borrowed, lease_into_raw, nrdma_buffer, start_raw};
-use super::com::{self, Class, Com, Object, Table, checked, method};
+use super::com::{self, Class, Com, Object, Table, checked, checked_seen, method};
 use super::error::{NRDMA_AFTER_FORK, NRDMA_INVALID_PARAMETER, NRDMA_NOT_IN_FRAGMENT, NRDMA_OK, set_last};
+use super::face::Face;
 use super::fork;
 use super::guard::{guard, guarded};
 use super::interface::nrdma_uuid;
@@ -98,7 +99,7 @@ pub(crate) struct Context {
     fragment: Option<Arc<Fragment>>,
 }
 
-pub(crate) static TABLE: Table<nrdma_context_vtbl_itanium> = Table::new(nrdma_context_vtbl_itanium {
+const VTBL: nrdma_context_vtbl_itanium = nrdma_context_vtbl_itanium {
     retain: com::retain::<Context>,
     release: com::release::<Context>,
     get_interface_const: com::get_interface_const::<Context>,
@@ -108,26 +109,44 @@ pub(crate) static TABLE: Table<nrdma_context_vtbl_itanium> = Table::new(nrdma_co
                                         size: u64,
                                         gpu_id: i32|
      -> *mut nrdma_buffer {
-        answer(this.value().write_memory(size, gpu_id))
+        answer(this.value().write_memory(size, gpu_id, this.face))
     }),
     get_read_memory: method!(Context, |this: *mut nrdma_context,
                                        size: u64,
                                        gpu_id: i32|
      -> *mut nrdma_buffer {
-        answer(this.value().read_memory(size, gpu_id))
+        answer(this.value().read_memory(size, gpu_id, this.face))
     }),
     wrap_user_buffer: method!(Context, |this: *mut nrdma_context,
                                         data: *mut u8,
                                         size: u64,
                                         gpu_id: i32|
      -> *mut nrdma_buffer {
-        answer(this.value().wrap(data, size, gpu_id, None))
+        answer(this.value().wrap(data, size, gpu_id, None, this.face))
     }),
     flush: method!(Context, |this: *mut nrdma_context, buffer: *mut nrdma_buffer| -> i32 {
         // SAFETY: C++ passes a live buffer or NULL.
         unsafe { this.value().flush(buffer) }
     }),
-});
+};
+
+pub(crate) static TABLE: Table<nrdma_context_vtbl_itanium> = Table::new(VTBL);
+
+#[cfg(windows)]
+static MSVC: super::face::MsvcTable<nrdma_context_vtbl_msvc> = super::face::MsvcTable::new(
+    &super::rtti_msvc::CONTEXT,
+    nrdma_context_vtbl_msvc {
+        retain: VTBL.retain,
+        release: VTBL.release,
+        get_interface: VTBL.get_interface,
+        get_interface_const: VTBL.get_interface_const,
+        get_iid: super::face::get_iid_msvc::<Context>,
+        get_write_memory: VTBL.get_write_memory,
+        get_read_memory: VTBL.get_read_memory,
+        wrap_user_buffer: VTBL.wrap_user_buffer,
+        flush: VTBL.flush,
+    },
+);
 
 impl Class for Context {
     type Interface = nrdma_context;
@@ -137,6 +156,10 @@ impl Class for Context {
     const IIDS: &'static [nrdma_uuid] = &[IID];
     fn table() -> &'static Table<nrdma_context_vtbl_itanium> {
         &TABLE
+    }
+    #[cfg(windows)]
+    fn msvc() -> *const c_void {
+        MSVC.address()
     }
 }
 
@@ -178,18 +201,18 @@ impl Context {
     }
 
     #[inline]
-    fn write_memory(&self, size: u64, gpu: i32) -> Result<*mut nrdma_buffer> {
+    fn write_memory(&self, size: u64, gpu: i32, face: Face) -> Result<*mut nrdma_buffer> {
         fork::check()?;
         match self.inside() {
-            Some(fragment) => fragment.write_memory(size, gpu).map(lease_into_raw),
-            None => self.home.take(Memory::Private, size, gpu).map(start_raw),
+            Some(fragment) => fragment.write_memory(size, gpu).map(|lease| lease_into_raw(lease, face)),
+            None => self.home.take(Memory::Private, size, gpu).map(|made| start_raw(made, face)),
         }
     }
 
     #[inline]
-    fn read_memory(&self, size: u64, gpu: i32) -> Result<*mut nrdma_buffer> {
+    fn read_memory(&self, size: u64, gpu: i32, face: Face) -> Result<*mut nrdma_buffer> {
         fork::check()?;
-        self.home.take(Memory::Shared, size, gpu).map(start_raw)
+        self.home.take(Memory::Shared, size, gpu).map(|made| start_raw(made, face))
     }
 
     fn wrap(
@@ -198,6 +221,7 @@ impl Context {
         size: u64,
         gpu: i32,
         done: Option<Box<dyn FnOnce() + Send>>,
+        face: Face,
     ) -> Result<*mut nrdma_buffer> {
         fork::check()?;
         let lease = self.home.wrap(data.expose_provenance(), size, gpu, done)?;
@@ -206,7 +230,7 @@ impl Context {
                 "wrap_user_buffer: the bytes of wrapped memory are copied; buffers from get_read_memory are not"
             );
         }
-        Ok(lease_into_raw(lease))
+        Ok(lease_into_raw(lease, face))
     }
 
     /// # Safety
@@ -285,7 +309,7 @@ pub unsafe extern "C" fn nrdma_context_get_interface(
     iid: *const nrdma_uuid,
 ) -> *mut c_void {
     // SAFETY: by the contract above.
-    let found = guarded(|| unsafe { checked::<Context>(context) }.map(Object::interface));
+    let found = guarded(|| unsafe { checked::<Context>(context) }.map(|_| context));
     match found.is_null() {
         true => ptr::null_mut(),
         // SAFETY: checked above.
@@ -319,7 +343,8 @@ pub unsafe extern "C" fn nrdma_context_get_write_memory(
     gpu_id: i32,
 ) -> *mut nrdma_buffer {
     // SAFETY: by the contract above.
-    guarded(|| unsafe { checked::<Context>(context) }?.value().write_memory(size, gpu_id))
+    let seen = || unsafe { checked_seen::<Context>(context) };
+    guarded(|| seen().and_then(|seen| seen.value().write_memory(size, gpu_id, seen.face)))
 }
 
 /// A buffer to receive into, +1; its memory comes from the cache and is not cleared.
@@ -333,7 +358,8 @@ pub unsafe extern "C" fn nrdma_context_get_read_memory(
     gpu_id: i32,
 ) -> *mut nrdma_buffer {
     // SAFETY: by the contract above.
-    guarded(|| unsafe { checked::<Context>(context) }?.value().read_memory(size, gpu_id))
+    let seen = || unsafe { checked_seen::<Context>(context) };
+    guarded(|| seen().and_then(|seen| seen.value().read_memory(size, gpu_id, seen.face)))
 }
 
 /// The host's own memory as a buffer, +1. It must stay until the buffer is released and the job that uses it
@@ -349,7 +375,8 @@ pub unsafe extern "C" fn nrdma_context_wrap_user_buffer(
     gpu_id: i32,
 ) -> *mut nrdma_buffer {
     // SAFETY: by the contract above.
-    guarded(|| unsafe { checked::<Context>(context) }?.value().wrap(data, size, gpu_id, None))
+    let seen = || unsafe { checked_seen::<Context>(context) };
+    guarded(|| seen().and_then(|seen| seen.value().wrap(data, size, gpu_id, None, seen.face)))
 }
 
 /// What wrap_user_buffer_with calls when the memory is no longer used.
@@ -386,12 +413,12 @@ pub unsafe extern "C" fn nrdma_context_wrap_user_buffer_with(
 ) -> *mut nrdma_buffer {
     guarded(|| {
         // SAFETY: by the contract above.
-        let context = unsafe { checked::<Context>(context) }?;
+        let context = unsafe { checked_seen::<Context>(context) }?;
         let done = done.map(|function| {
             let done = Done { function, user };
             Box::new(move || done.run()) as Box<dyn FnOnce() + Send>
         });
-        context.value().wrap(data, size, gpu_id, done)
+        context.value().wrap(data, size, gpu_id, done, context.face)
     })
 }
 

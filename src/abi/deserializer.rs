@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::com::{self, Class, Com, Table, method, object};
 use super::dice_class;
 use super::error::set_last;
+use super::face::{Face, GetIid};
 use super::foreign::{Held, ISERIALIZABLE, Pointer, call, slot};
 use super::guard::guard;
 use super::interface::nrdma_uuid;
@@ -27,25 +28,25 @@ type Read = unsafe extern "C" fn(this: *mut IDeserializer, values: *mut c_void, 
 
 /// The function table, with the slots of mi::neuraylib::IDeserializer.
 #[repr(C)]
-pub(crate) struct Vtbl {
+pub(crate) struct Vtbl<Iid = GetIid<IDeserializer>> {
     retain: unsafe extern "C" fn(this: *const IDeserializer) -> u32,
     release: unsafe extern "C" fn(this: *const IDeserializer) -> u32,
     get_interface_const: unsafe extern "C" fn(*const IDeserializer, *const nrdma_uuid) -> *const c_void,
     get_interface: unsafe extern "C" fn(*mut IDeserializer, *const nrdma_uuid) -> *mut c_void,
-    get_iid: unsafe extern "C" fn(this: *const IDeserializer) -> nrdma_uuid,
+    get_iid: Iid,
     deserialize: unsafe extern "C" fn(this: *mut IDeserializer) -> *mut c_void,
     /// bool, u8 to u64, i8 to i64, f32, f64, Tag_struct.
     read: [Read; 12],
 }
 
-pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
+const VTBL: Vtbl = Vtbl {
     retain: com::retain::<Deserializer>,
     release: com::release::<Deserializer>,
     get_interface_const: com::get_interface_const::<Deserializer>,
     get_interface: com::get_interface::<Deserializer>,
     get_iid: com::get_iid::<Deserializer>,
     deserialize: method!(Deserializer, |this: *mut IDeserializer| -> *mut c_void {
-        this.value().deserialize().map_or_else(
+        this.value().deserialize(this.face).map_or_else(
             |error| {
                 set_last(&error);
                 ptr::null_mut()
@@ -57,7 +58,28 @@ pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
         read_bools, read::<1>, read::<2>, read::<4>, read::<8>, read::<1>, read::<2>, read::<4>, read::<8>,
         read::<4>, read::<8>, read::<4>,
     ],
-});
+};
+
+pub(crate) static TABLE: Table<Vtbl> = Table::new(VTBL);
+
+/// For Microsoft's compiler: functions of one name in the opposite order.
+#[cfg(windows)]
+#[rustfmt::skip]
+static MSVC: super::face::MsvcTable<Vtbl<super::face::GetIidMsvc<IDeserializer>>> = super::face::MsvcTable::new(
+    &super::rtti_msvc::DESERIALIZER,
+    Vtbl {
+        retain: VTBL.retain,
+        release: VTBL.release,
+        get_interface_const: VTBL.get_interface_const,
+        get_interface: VTBL.get_interface,
+        get_iid: super::face::get_iid_msvc::<Deserializer>,
+        deserialize: VTBL.deserialize,
+        read: [
+            read::<4>, read::<8>, read::<4>, read::<8>, read::<4>, read::<2>, read::<1>, read::<8>, read::<4>,
+            read::<2>, read::<1>, read_bools,
+        ],
+    },
+);
 
 /// Reads numbers of `N` bytes.
 unsafe extern "C" fn read<const N: usize>(this: *mut IDeserializer, values: *mut c_void, count: u64) -> bool {
@@ -105,6 +127,10 @@ impl Class for Deserializer {
     fn table() -> &'static Table<Vtbl> {
         &TABLE
     }
+    #[cfg(windows)]
+    fn msvc() -> *const c_void {
+        MSVC.address()
+    }
 }
 
 impl Deserializer {
@@ -150,7 +176,7 @@ impl Deserializer {
     }
 
     /// The object that comes next, +1. One of an unknown class is skipped.
-    fn deserialize(&self) -> Result<Held> {
+    fn deserialize(&self, face: Face) -> Result<Held> {
         let (class, at, len) = self.lock().take_object()?;
         let node = self.node.upgrade().ok_or_else(crate::core::node::shut_down)?;
         let Some(registered) = dice_class::find(&node, class) else {
@@ -162,10 +188,10 @@ impl Deserializer {
             return Err(self.note(Error::protocol(text)));
         }
         drop(node);
-        let made = dice_class::make(&registered, &ISERIALIZABLE).and_then(|object| {
+        let made = dice_class::make(&registered, &ISERIALIZABLE, face).and_then(|object| {
             // SAFETY: a part of our own bytes, which stay until our `close`: after this call.
             let inner = unsafe { Self::new(Weak::clone(&self.node), self.depth + 1, at, len) };
-            read_object(&inner, object.pointer()).map(|()| object)
+            read_object(&inner, &object).map(|()| object)
         });
         made.map_err(|error| self.note(error))
     }
@@ -220,16 +246,16 @@ impl State {
     }
 }
 
-fn read_object(stream: &Com<Deserializer>, object: Pointer) -> Result<()> {
-    let pointer = stream.interface();
-    let called = call!(object, slot::DESERIALIZE, fn(*mut IDeserializer) -> (), pointer);
+fn read_object(stream: &Com<Deserializer>, object: &Held) -> Result<()> {
+    let pointer = stream.interface(object.face());
+    let called = call!(object.pointer(), slot::DESERIALIZE, fn(*mut IDeserializer) -> (), pointer);
     let closed = stream.value().close();
     called.map_err(|error| Error::new(error.kind, format!("deserialize: {}", error.text)))?;
     closed
 }
 
 /// Lets an object read itself from its own bytes.
-pub(crate) fn deserialize(node: &Arc<Node>, object: Pointer, bytes: &[u8]) -> Result<()> {
+pub(crate) fn deserialize(node: &Arc<Node>, object: &Held, bytes: &[u8]) -> Result<()> {
     let Some(bytes) = bytes.strip_prefix(&HEADER) else {
         let text =
             "the job's data has a format that this version does not know; use the same one on all hosts";
@@ -245,12 +271,13 @@ pub(crate) fn deserialize(node: &Arc<Node>, object: Pointer, bytes: &[u8]) -> Re
 pub(crate) fn read_result(
     node: &Weak<Node>,
     bytes: &[u8],
+    face: Face,
     body: impl FnOnce(*mut c_void) -> Result<()>,
 ) -> Result<()> {
     let at = Pointer(bytes.as_ptr().cast::<c_void>().cast_mut());
     // SAFETY: `bytes` lives until the stream is closed below.
     let stream = unsafe { Deserializer::new(Weak::clone(node), 0, at, bytes.len()) };
-    let read = body(stream.interface().cast());
+    let read = body(stream.interface(face).cast());
     let closed = stream.value().close();
     read.and(closed)
 }

@@ -10,9 +10,10 @@ use super::context::{Context, nrdma_context};
 use super::deserializer;
 use super::error::nrdma_status;
 use super::execution_context;
+use super::face::Face;
 use super::foreign::{Held, IFRAGMENTED_JOB, Pointer, Transactions, call, slot};
 use super::guard::guarded;
-use super::interface::{check_abi, nrdma_cxx_abi, nrdma_uuid};
+use super::interface::{nrdma_cxx_abi, nrdma_uuid};
 use super::node::{borrow, nrdma_node};
 use super::serializer;
 use crate::core::buffer::Lease;
@@ -43,9 +44,13 @@ pub(crate) fn find(node: &Node, class: Uuid) -> Option<Arc<Registered>> {
     node.class(&class).filter(|registered| registered.class().as_any().is::<DiceClass>())
 }
 
-/// Makes an empty object of a class that [`find`] found.
-pub(crate) fn make(registered: &Registered, iid: &nrdma_uuid) -> Result<Held> {
+/// Makes an empty object of a class that [`find`] found, for code of that face.
+pub(crate) fn make(registered: &Registered, iid: &nrdma_uuid, face: Face) -> Result<Held> {
     match registered.class().as_any().downcast_ref::<DiceClass>() {
+        Some(class) if class.factory.face() != face => Err(Error::new(
+            Kind::NotRegistered,
+            "the class was registered by code of another C++ compiler than asks for an object of it",
+        )),
         Some(class) => class.make(iid),
         None => Err(Error::new(Kind::NotRegistered, "objects of this class cannot be made")),
     }
@@ -64,7 +69,7 @@ impl DiceClass {
         )
         .map_err(|error| in_call("create", error))?;
         // SAFETY: create gives NULL or a reference away.
-        let object = unsafe { Held::adopt(made) };
+        let object = unsafe { Held::adopt(made, self.factory.face()) };
         object.ok_or_else(|| Error::new(Kind::FragmentFailed, "create returned NULL"))?.as_interface(iid)
     }
 }
@@ -78,7 +83,7 @@ impl Class for DiceClass {
     fn create(&self, payload: &[u8]) -> Result<Box<dyn Replica>> {
         let node = self.node.upgrade().ok_or_else(shut_down)?;
         let job = self.make(&IFRAGMENTED_JOB)?;
-        deserializer::deserialize(&node, job.pointer(), payload)?;
+        deserializer::deserialize(&node, &job, payload)?;
         Ok(Box::new(DiceReplica { job, transactions: self.transactions, node: Weak::clone(&self.node) }))
     }
     fn as_any(&self) -> &dyn Any {
@@ -90,8 +95,12 @@ impl Replica for DiceReplica {
     fn execute(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<Option<Lease>> {
         let Pointer(transaction) = self.transactions.get()?;
         let context = Context::of_fragment(fragment);
-        let (index, count, context, executing) =
-            (info.index, info.count, context.interface(), execution_context::pointer());
+        let (index, count, context, executing) = (
+            info.index,
+            info.count,
+            context.interface(self.job.face()),
+            execution_context::pointer(self.job.face()),
+        );
         let buffer = call!(
             self.job.pointer(),
             slot::EXECUTE_FRAGMENT_REMOTE_RDMA,
@@ -113,8 +122,9 @@ impl Replica for DiceReplica {
     fn execute_bytes(&self, info: &FragmentInfo, fragment: &Arc<Fragment>) -> Result<()> {
         let node = self.node.upgrade().ok_or_else(shut_down)?;
         let Pointer(transaction) = self.transactions.get()?;
-        let (index, count, executing) = (info.index, info.count, execution_context::pointer());
-        serializer::write_result(&node, fragment, |stream| {
+        let face = self.job.face();
+        let (index, count, executing) = (info.index, info.count, execution_context::pointer(face));
+        serializer::write_result(&node, fragment, face, |stream| {
             call!(
                 self.job.pointer(),
                 slot::EXECUTE_FRAGMENT_REMOTE,
@@ -145,9 +155,10 @@ pub(crate) unsafe fn register(
     id: nrdma_uuid,
     factory: *mut c_void,
     transactions: Transactions,
+    face: Face,
 ) -> Result<()> {
     // SAFETY: by the contract above.
-    let factory = unsafe { Held::share(factory) }?;
+    let factory = unsafe { Held::share(factory, face) }?;
     let factory = factory.ok_or_else(|| Error::invalid("the class factory is NULL"))?;
     let class = DiceClass { factory, transactions, node: Arc::downgrade(node) };
     node.register_class([id.id1, id.id2, id.id3, id.id4], Box::new(class))
@@ -173,10 +184,10 @@ pub unsafe extern "C" fn nrdma_node_register_serializable_class_abi(
     guarded(|| {
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
-        check_abi(abi)?;
+        let face = Face::of(abi)?;
         let transactions = Transactions::new(transaction, user);
         // SAFETY: by the contract above.
-        unsafe { register(node, class_id, iuser_class_factory, transactions) }?;
+        unsafe { register(node, class_id, iuser_class_factory, transactions, face) }?;
         Ok(0)
     })
 }

@@ -7,10 +7,11 @@ use super::com::{self, Class, Com, Table, method};
 use super::context::{Context, nrdma_context};
 use super::dice_class;
 use super::error::set_last;
+use super::face::{Face, GetIid};
 use super::foreign::Transactions;
 use super::fork;
 use super::guard::guarded;
-use super::interface::{check_abi, nrdma_cxx_abi, nrdma_uuid};
+use super::interface::{nrdma_cxx_abi, nrdma_uuid};
 use super::node::{borrow, nrdma_node};
 use super::serializer::told;
 use crate::core::error::{Error, Kind, Result};
@@ -28,12 +29,12 @@ type This = *mut IDice_configuration;
 
 /// IInterface's part.
 #[repr(C)]
-pub(crate) struct Base {
+pub(crate) struct Base<Iid> {
     retain: unsafe extern "C" fn(this: *const IDice_configuration) -> u32,
     release: unsafe extern "C" fn(this: *const IDice_configuration) -> u32,
     get_interface_const: unsafe extern "C" fn(*const IDice_configuration, *const nrdma_uuid) -> *const c_void,
     get_interface: unsafe extern "C" fn(This, *const nrdma_uuid) -> *mut c_void,
-    get_iid: unsafe extern "C" fn(this: *const IDice_configuration) -> nrdma_uuid,
+    get_iid: Iid,
 }
 
 /// What both layouts end with.
@@ -50,8 +51,8 @@ type Register = unsafe extern "C" fn(this: This, class_id: nrdma_uuid, factory: 
 
 /// The function table since API version 45.
 #[repr(C)]
-pub(crate) struct Vtbl {
-    base: Base,
+pub(crate) struct Vtbl<Iid = GetIid<IDice_configuration>> {
+    base: Base<Iid>,
     register_serializable_class: Register,
     unregister_serializable_class: unsafe extern "C" fn(this: This, class_id: nrdma_uuid) -> bool,
     rest: Rest,
@@ -59,21 +60,21 @@ pub(crate) struct Vtbl {
 
 /// The function table before, under the same id.
 #[repr(C)]
-pub(crate) struct Vtbl2019 {
-    base: Base,
+pub(crate) struct Vtbl2019<Iid = GetIid<IDice_configuration>> {
+    base: Base<Iid>,
     register_serializable_class: Register,
     rest: Rest,
 }
 
 /// The functions that both layouts have.
 macro_rules! base {
-    ($class:ty) => {
+    ($class:ty, $iid:expr) => {
         Base {
             retain: com::retain::<$class>,
             release: com::release::<$class>,
             get_interface_const: com::get_interface_const::<$class>,
             get_interface: com::get_interface::<$class>,
-            get_iid: com::get_iid::<$class>,
+            get_iid: $iid,
         }
     };
 }
@@ -81,7 +82,7 @@ macro_rules! register {
     ($class:ty) => {
         method!($class, |this: This, class_id: nrdma_uuid, factory: *mut c_void| -> bool {
             // SAFETY: C++ passes a live factory or NULL.
-            told(unsafe { this.value().0.register(class_id, factory) })
+            told(unsafe { this.value().0.register(class_id, factory, this.face) })
         })
     };
 }
@@ -97,7 +98,7 @@ macro_rules! rest {
                 false
             }),
             get_rdma_context: method!($class, |this: This, host_id: u32| -> *mut nrdma_context {
-                this.value().0.rdma_context(host_id)
+                this.value().0.rdma_context(host_id, this.face)
             }),
             get_highest_gpu_id: method!($class, |this: This, host_id: u32| -> u32 {
                 let _ = (this, host_id);
@@ -111,20 +112,45 @@ macro_rules! rest {
     };
 }
 
-pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
-    base: base!(Configuration),
-    register_serializable_class: register!(Configuration),
-    unregister_serializable_class: method!(Configuration, |this: This, class_id: nrdma_uuid| -> bool {
-        told(this.value().0.unregister(class_id))
-    }),
-    rest: rest!(Configuration),
-});
+/// The table of a layout, with a face's get_iid: all else is the same.
+macro_rules! vtbl {
+    ($class:ty, $iid:expr) => {
+        Vtbl {
+            base: base!($class, $iid),
+            register_serializable_class: register!($class),
+            unregister_serializable_class: method!($class, |this: This, class_id: nrdma_uuid| -> bool {
+                told(this.value().0.unregister(class_id))
+            }),
+            rest: rest!($class),
+        }
+    };
+}
+macro_rules! vtbl_2019 {
+    ($class:ty, $iid:expr) => {
+        Vtbl2019 {
+            base: base!($class, $iid),
+            register_serializable_class: register!($class),
+            rest: rest!($class),
+        }
+    };
+}
 
-pub(crate) static TABLE_2019: Table<Vtbl2019> = Table::new(Vtbl2019 {
-    base: base!(Configuration2019),
-    register_serializable_class: register!(Configuration2019),
-    rest: rest!(Configuration2019),
-});
+pub(crate) static TABLE: Table<Vtbl> = Table::new(vtbl!(Configuration, com::get_iid::<Configuration>));
+pub(crate) static TABLE_2019: Table<Vtbl2019> =
+    Table::new(vtbl_2019!(Configuration2019, com::get_iid::<Configuration2019>));
+
+#[cfg(windows)]
+static MSVC: super::face::MsvcTable<Vtbl<super::face::GetIidMsvc<IDice_configuration>>> =
+    super::face::MsvcTable::new(
+        &super::rtti_msvc::DICE_CONFIGURATION,
+        vtbl!(Configuration, super::face::get_iid_msvc::<Configuration>),
+    );
+#[cfg(windows)]
+static MSVC_2019: super::face::MsvcTable<Vtbl2019<super::face::GetIidMsvc<IDice_configuration>>> =
+    super::face::MsvcTable::new(
+        &super::rtti_msvc::DICE_CONFIGURATION,
+        vtbl_2019!(Configuration2019, super::face::get_iid_msvc::<Configuration2019>),
+    );
 
 const IIDS: &[nrdma_uuid] = &[nrdma_uuid::new(0xfccb_f7b8, 0x4fbf_30d1, 0x963b_c6bd, 0x6a40_fbe1)];
 
@@ -144,6 +170,10 @@ impl Class for Configuration {
     fn table() -> &'static Table<Vtbl> {
         &TABLE
     }
+    #[cfg(windows)]
+    fn msvc() -> *const c_void {
+        MSVC.address()
+    }
 }
 
 impl Class for Configuration2019 {
@@ -154,6 +184,10 @@ impl Class for Configuration2019 {
     const IIDS: &'static [nrdma_uuid] = IIDS;
     fn table() -> &'static Table<Vtbl2019> {
         &TABLE_2019
+    }
+    #[cfg(windows)]
+    fn msvc() -> *const c_void {
+        MSVC_2019.address()
     }
 }
 
@@ -172,10 +206,10 @@ impl Settings {
 
     /// # Safety
     /// `factory` is null or an IUser_class_factory that any thread may call.
-    unsafe fn register(&self, class_id: nrdma_uuid, factory: *mut c_void) -> Result<()> {
+    unsafe fn register(&self, class_id: nrdma_uuid, factory: *mut c_void, face: Face) -> Result<()> {
         let transactions = Transactions::new(None, ptr::null_mut());
         // SAFETY: by the contract above.
-        unsafe { dice_class::register(&self.node()?, class_id, factory, transactions) }
+        unsafe { dice_class::register(&self.node()?, class_id, factory, transactions, face) }
     }
 
     fn unregister(&self, class_id: nrdma_uuid) -> Result<()> {
@@ -184,9 +218,9 @@ impl Settings {
         node.unregister_class([id1, id2, id3, id4], Some(node.config.shutdown_timeout))
     }
 
-    fn rdma_context(&self, host_id: u32) -> *mut nrdma_context {
+    fn rdma_context(&self, host_id: u32, face: Face) -> *mut nrdma_context {
         match self.node().and_then(|node| node.home(host_id)) {
-            Ok(home) => Context::of_host(&home).into_raw(),
+            Ok(home) => Context::of_host(&home).into_raw(face),
             Err(error) => {
                 set_last(&error);
                 ptr::null_mut()
@@ -209,11 +243,11 @@ pub unsafe extern "C" fn nrdma_node_get_dice_configuration_abi(
     guarded(|| {
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
-        check_abi(abi)?;
+        let face = Face::of(abi)?;
         let settings = Settings(Arc::downgrade(node));
         Ok(match neuray_api_version < UNREGISTERS {
-            true => Com::new(Configuration2019(settings)).into_raw().cast::<c_void>(),
-            false => Com::new(Configuration(settings)).into_raw().cast::<c_void>(),
+            true => Com::new(Configuration2019(settings)).into_raw(face).cast::<c_void>(),
+            false => Com::new(Configuration(settings)).into_raw(face).cast::<c_void>(),
         })
     })
 }

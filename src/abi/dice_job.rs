@@ -9,9 +9,10 @@ use super::deserializer;
 use super::dice_class::in_call;
 use super::error::nrdma_status;
 use super::execution_context;
-use super::foreign::{Held, Pointer, call, slot};
+use super::face::Face;
+use super::foreign::{Held, Pointer, call, class_id, slot};
 use super::guard::guarded;
-use super::interface::{check_abi, nrdma_cxx_abi, nrdma_uuid};
+use super::interface::nrdma_cxx_abi;
 use super::node::{borrow, nrdma_node};
 use super::serializer;
 use crate::core::admission::{Load, WHOLE};
@@ -33,6 +34,7 @@ struct Kept {
 /// A job of the host's.
 struct DiceJob {
     job: Pointer,
+    face: Face,
     transaction: Pointer,
     mode: Mode,
     node: Weak<Node>,
@@ -77,7 +79,8 @@ impl Job for DiceJob {
 
     fn execute(&self, fragment: &FragmentInfo) -> Result<()> {
         let Pointer(transaction) = self.transaction;
-        let (index, count, executing) = (fragment.index, fragment.count, execution_context::pointer());
+        let (index, count, executing) =
+            (fragment.index, fragment.count, execution_context::pointer(self.face));
         call!(
             self.job,
             slot::EXECUTE_FRAGMENT,
@@ -92,7 +95,7 @@ impl Job for DiceJob {
 
     fn result_buffer(&self, home: &Arc<Home>, index: u64) -> Result<Option<Lease>> {
         let context = Context::of_host(home);
-        let context = context.interface();
+        let context = context.interface(self.face);
         let buffer = call!(
             self.job,
             slot::GET_RDMA_RESULT_BUFFER,
@@ -110,7 +113,7 @@ impl Job for DiceJob {
 
     fn receive(&self, buffer: &Lease, result: &ResultInfo) -> Result<()> {
         let Pointer(transaction) = self.transaction;
-        let (buffer, index, count) = (lease_as_raw(buffer), result.index, result.count);
+        let (buffer, index, count) = (lease_as_raw(buffer, self.face), result.index, result.count);
         let told = call!(
             self.job,
             slot::RECEIVE_REMOTE_RESULT_RDMA,
@@ -126,7 +129,7 @@ impl Job for DiceJob {
     fn receive_bytes(&self, bytes: &[u8], result: &ResultInfo) -> Result<()> {
         let Pointer(transaction) = self.transaction;
         let (index, count) = (result.index, result.count);
-        let told = deserializer::read_result(&self.node, bytes, |stream| {
+        let told = deserializer::read_result(&self.node, bytes, self.face, |stream| {
             call!(
                 self.job,
                 slot::RECEIVE_REMOTE_RESULT,
@@ -179,7 +182,7 @@ fn thousandths(load: f32) -> u32 {
 }
 
 /// What the job says of itself, its codes checked in DiCE's order.
-fn describe(job: Pointer, count: u64, asynchronous: bool) -> Result<Spec> {
+fn describe(job: Pointer, face: Face, count: u64, asynchronous: bool) -> Result<Spec> {
     if job.0.is_null() {
         return Err(Error::invalid("the job is NULL"));
     }
@@ -199,7 +202,7 @@ fn describe(job: Pointer, count: u64, asynchronous: bool) -> Result<Spec> {
         let text = format!("priority {priority} is negative; 0 is the most urgent");
         return Err(Error::new(Kind::InvalidPriority, text));
     }
-    let id = call!(job, slot::GET_CLASS_ID, fn() -> nrdma_uuid,)?;
+    let id = class_id(job, face)?;
     let cpu = call!(job, slot::GET_CPU_LOAD, fn() -> f32,)?;
     let gpu = call!(job, slot::GET_GPU_LOAD, fn() -> f32,)?;
     Ok(Spec {
@@ -214,14 +217,21 @@ fn describe(job: Pointer, count: u64, asynchronous: bool) -> Result<Spec> {
     })
 }
 
-fn prepare(node: &Arc<Node>, job: Pointer, transaction: *mut c_void, spec: &Spec) -> Result<DiceJob> {
+fn prepare(
+    node: &Arc<Node>,
+    job: Pointer,
+    face: Face,
+    transaction: *mut c_void,
+    spec: &Spec,
+) -> Result<DiceJob> {
     // Once, before any fragment starts: later changes never show elsewhere.
     let data = match spec.mode {
         Mode::Local => Vec::new(),
-        _ => serializer::serialize(node, job)?,
+        _ => serializer::serialize(node, job, face)?,
     };
     Ok(DiceJob {
         job,
+        face,
         transaction: Pointer(transaction),
         mode: spec.mode,
         node: Arc::downgrade(node),
@@ -240,10 +250,11 @@ pub(crate) unsafe fn execute(
     job: *mut c_void,
     transaction: *mut c_void,
     count: u64,
+    face: Face,
 ) -> Result<()> {
     let job = Pointer(job);
-    let spec = describe(job, count, false)?;
-    let job = prepare(node, job, transaction, &spec)?;
+    let spec = describe(job, face, count, false)?;
+    let job = prepare(node, job, face, transaction, &spec)?;
     let payload = job.payload(node);
     node.execute(Box::new(job), spec, count, payload)
 }
@@ -258,14 +269,15 @@ pub(crate) unsafe fn execute_async(
     transaction: *mut c_void,
     count: u64,
     listener: *mut c_void,
+    face: Face,
 ) -> Result<()> {
     let pointer = Pointer(job);
-    let spec = describe(pointer, count, true)?;
-    let prepared = prepare(node, pointer, transaction, &spec)?;
+    let spec = describe(pointer, face, count, true)?;
+    let prepared = prepare(node, pointer, face, transaction, &spec)?;
     // SAFETY: by the contract above.
-    let listener = unsafe { Held::share(listener) }?;
+    let listener = unsafe { Held::share(listener, face) }?;
     // SAFETY: by the contract above.
-    if let Some(job) = unsafe { Held::share(job) }? {
+    if let Some(job) = unsafe { Held::share(job, face) }? {
         *prepared.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Kept { _job: job, listener });
     }
     let payload = prepared.payload(node);
@@ -290,9 +302,9 @@ pub unsafe extern "C" fn nrdma_node_execute_fragmented_abi(
     guarded(|| {
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
-        check_abi(abi)?;
+        let face = Face::of(abi)?;
         // SAFETY: by the contract above.
-        unsafe { execute(node, ifragmented_job, transaction, count) }?;
+        unsafe { execute(node, ifragmented_job, transaction, count, face) }?;
         Ok(0)
     })
 }
@@ -315,9 +327,9 @@ pub unsafe extern "C" fn nrdma_node_execute_fragmented_async_abi(
     guarded(|| {
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
-        check_abi(abi)?;
+        let face = Face::of(abi)?;
         // SAFETY: by the contract above.
-        unsafe { execute_async(node, ifragmented_job, transaction, count, iexecution_listener) }?;
+        unsafe { execute_async(node, ifragmented_job, transaction, count, iexecution_listener, face) }?;
         Ok(0)
     })
 }

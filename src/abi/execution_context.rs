@@ -4,6 +4,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::com::Table;
+use super::face::Face;
 use super::guard::guard;
 use crate::core::job::thread_id;
 
@@ -25,13 +26,24 @@ unsafe extern "C" fn get_thread_id(_this: *const c_void) -> u64 {
 struct Object {
     _vtbl: *const c_void,
 }
-// SAFETY: the table is immutable but for an atomic.
+// SAFETY: the tables are immutable but for an atomic.
 unsafe impl Send for Object {}
 // SAFETY: as above.
 unsafe impl Sync for Object {}
 
-/// The one object there is: it knows nothing but the thread that asks.
-pub(crate) fn pointer() -> *const c_void {
+#[cfg(windows)]
+static MSVC: super::face::MsvcTable<Vtbl> =
+    super::face::MsvcTable::new(&super::rtti_msvc::EXECUTION_CONTEXT, Vtbl { get_thread_id });
+
+/// The one object there is for each face: it knows nothing but the thread that asks.
+pub(crate) fn pointer(face: Face) -> *const c_void {
     static OBJECT: OnceLock<Object> = OnceLock::new();
-    ptr::from_ref(OBJECT.get_or_init(|| Object { _vtbl: TABLE.address() })).cast()
+    #[cfg(windows)]
+    static OBJECT_MSVC: OnceLock<Object> = OnceLock::new();
+    let object = match face {
+        Face::Itanium => OBJECT.get_or_init(|| Object { _vtbl: TABLE.address() }),
+        #[cfg(windows)]
+        Face::Msvc => OBJECT_MSVC.get_or_init(|| Object { _vtbl: MSVC.address() }),
+    };
+    ptr::from_ref(object).cast()
 }

@@ -1,10 +1,11 @@
 //! Objects of the host that nrdma calls through their virtual tables, by slot number.
 //!
-//! The numbers are those of GCC, Clang and MinGW. Microsoft's differ in IInterface's two get_interface, and in
-//! how a Uuid is returned; `job::check_abi` refuses that face here.
+//! The numbers are the same for all C++ ABIs but those of IInterface's two get_interface; and Microsoft's differs in
+//! how a Uuid is returned.
 use std::ffi::c_void;
 use std::ptr;
 
+use super::face::Face;
 use super::guard::call_foreign;
 use super::interface::nrdma_uuid;
 use crate::core::error::{Error, Kind, Result};
@@ -21,7 +22,11 @@ pub(crate) const IFRAGMENTED_JOB: nrdma_uuid =
 pub(crate) mod slot {
     pub(crate) const RETAIN: usize = 0;
     pub(crate) const RELEASE: usize = 1;
+    /// The one that is not const.
     pub(crate) const GET_INTERFACE: usize = 3;
+    /// The same, by Microsoft's compiler.
+    #[cfg(windows)]
+    pub(crate) const GET_INTERFACE_MSVC: usize = 2;
     // ISerializable
     pub(crate) const GET_CLASS_ID: usize = 5;
     pub(crate) const SERIALIZE: usize = 6;
@@ -82,29 +87,52 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// One reference to an object of the host's.
-pub(crate) struct Held(Pointer);
+/// What get_class_id of an object says.
+pub(crate) fn class_id(object: Pointer, face: Face) -> Result<nrdma_uuid> {
+    match face {
+        Face::Itanium => call!(object, slot::GET_CLASS_ID, fn() -> nrdma_uuid,),
+        #[cfg(windows)]
+        Face::Msvc => {
+            let mut id = nrdma_uuid::default();
+            let place = &raw mut id;
+            call!(object, slot::GET_CLASS_ID, fn(*mut nrdma_uuid) -> *mut nrdma_uuid, place)?;
+            Ok(id)
+        }
+    }
+}
+
+/// The number of IInterface's get_interface.
+fn get_interface_slot(face: Face) -> usize {
+    match face {
+        Face::Itanium => slot::GET_INTERFACE,
+        #[cfg(windows)]
+        Face::Msvc => slot::GET_INTERFACE_MSVC,
+    }
+}
+
+/// One reference to an object of the host's, of a face.
+pub(crate) struct Held(Pointer, Face);
 
 impl Held {
     /// Takes over a reference; None for NULL.
     ///
     /// # Safety
     /// `object` is null or a C++ object that derives from IInterface, a reference of which is given away.
-    pub(crate) unsafe fn adopt(object: *mut c_void) -> Option<Self> {
-        (!object.is_null()).then(|| Self(Pointer(object)))
+    pub(crate) unsafe fn adopt(object: *mut c_void, face: Face) -> Option<Self> {
+        (!object.is_null()).then(|| Self(Pointer(object), face))
     }
 
     /// Another reference; None for NULL.
     ///
     /// # Safety
     /// `object` is null or a live C++ object that derives from IInterface.
-    pub(crate) unsafe fn share(object: *mut c_void) -> Result<Option<Self>> {
+    pub(crate) unsafe fn share(object: *mut c_void, face: Face) -> Result<Option<Self>> {
         if object.is_null() {
             return Ok(None);
         }
         let object = Pointer(object);
         call!(object, slot::RETAIN, fn() -> u32,)?;
-        Ok(Some(Self(object)))
+        Ok(Some(Self(object, face)))
     }
 
     /// The object.
@@ -112,19 +140,28 @@ impl Held {
         self.0
     }
 
+    /// The C++ ABI of its class.
+    pub(crate) fn face(&self) -> Face {
+        self.1
+    }
+
     /// The same object as another interface.
     pub(crate) fn as_interface(&self, iid: &nrdma_uuid) -> Result<Self> {
         let iid = ptr::from_ref(iid);
-        let found = call!(self.0, slot::GET_INTERFACE, fn(*const nrdma_uuid) -> *mut c_void, iid)?;
+        let found = {
+            let slot = get_interface_slot(self.1);
+            call!(self.0, slot, fn(*const nrdma_uuid) -> *mut c_void, iid)?
+        };
         // SAFETY: get_interface gives NULL or a reference away.
-        unsafe { Self::adopt(found) }.ok_or_else(|| {
+        unsafe { Self::adopt(found, self.1) }.ok_or_else(|| {
             Error::new(Kind::FragmentFailed, "an object lacks the interface that it should have")
         })
     }
 
     /// Gives the reference away.
     pub(crate) fn into_raw(self) -> *mut c_void {
-        let Pointer(object) = self.0;
+        let Self(Pointer(object), _) = &self;
+        let object = *object;
         std::mem::forget(self);
         object
     }

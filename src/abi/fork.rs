@@ -2,6 +2,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::process;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 
@@ -15,8 +16,7 @@ extern "C" fn in_child() {
 pub(crate) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: the handler only stores a flag; the library is never unloaded (-z nodelete).
-        if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
+        if !process::at_fork(in_child) {
             log::warn!("forks will not be noticed: there is no memory for a handler");
         }
     });

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use super::error::{NRDMA_PANIC, nrdma_status, set_last_text};
-use super::interface::{nrdma_uuid, pin_module_of};
+use super::interface::nrdma_uuid;
+use super::process::pin_module_of;
 use crate::core::error::{Error, Kind, Result};
 
 /// What a C function returns when it failed.

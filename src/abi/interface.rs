@@ -1,10 +1,10 @@
 //! What all objects have in common: interface ids, the two C++ ABIs, and the host's run-time type information.
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::guard::guard;
-use crate::core::error::{Error, Result};
+use super::process::pin_module_of;
 
 /// An interface id or a class id, laid out as mi::base::Uuid.
 #[repr(C)]
@@ -83,39 +83,6 @@ pub unsafe extern "C" fn nrdma_donate_rtti(typeinfos: *const *const c_void, coun
             }
         }
     });
-}
-
-/// Keeps the module loaded that an address lies in, for the rest of the process.
-pub(crate) fn pin_module_of(address: *const c_void) {
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: `info` is room for the answer.
-    if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
-        return;
-    }
-    // SAFETY: zeroed, and filled when dladdr found something.
-    let file = unsafe { info.assume_init() }.dli_fname;
-    if file.is_null() {
-        return;
-    }
-    // SAFETY: dladdr gave a C string.
-    let file = unsafe { CStr::from_ptr(file) };
-    // The program itself cannot be opened by name and cannot be unloaded either: both are fine.
-    // SAFETY: opens nothing new (NOLOAD), so that no initialiser runs.
-    unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
-}
-
-/// Refuses the faces of other platforms.
-pub(crate) fn check_abi(abi: nrdma_cxx_abi) -> Result<()> {
-    if abi == NRDMA_CXX_ABI_ITANIUM {
-        return Ok(());
-    }
-    Err(Error::invalid(abi_text(abi)))
-}
-
-/// Why a face is refused.
-pub(crate) fn abi_text(abi: nrdma_cxx_abi) -> String {
-    let name = if abi == NRDMA_CXX_ABI_MSVC { " (MSVC)" } else { "" };
-    format!("abi {abi}{name} is not this platform's; use NRDMA_CXX_ABI_HOST")
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use super::buffer::{lease_as_raw, lease_from_raw, nrdma_buffer};
 use super::config::{Versioned, read_struct};
 use super::context::{Context, nrdma_context};
 use super::error::{nrdma_status, nrdma_status_string, set_last, status};
+use super::face::Face;
 use super::guard::{call_foreign, guarded};
-use super::interface::{NRDMA_CXX_ABI_ITANIUM, check_abi, nrdma_cxx_abi, nrdma_uuid};
+use super::interface::{NRDMA_CXX_ABI_ITANIUM, nrdma_cxx_abi, nrdma_uuid};
 use super::node::{borrow, nrdma_node};
 use crate::core::admission::Load;
 use crate::core::buffer::Lease;
@@ -242,7 +243,7 @@ impl Table {
     /// What no job may lack, by its mode.
     fn check(&self) -> Result<Mode> {
         let job = &self.job;
-        check_abi(job.abi)?;
+        Face::of(job.abi)?;
         let mode = Mode::from_number(job.mode)?;
         if job.flags & !NRDMA_JOB_RERUN_AFTER_PARTIAL != 0 {
             return Err(Error::invalid(format!(
@@ -326,7 +327,7 @@ impl Job for Table {
         let mut buffer = ptr::null_mut();
         if let Some(function) = self.job.get_result_buffer {
             let context = Context::of_host(home);
-            let (user, context) = (self.job.user, context.interface());
+            let (user, context) = (self.job.user, context.interface(Face::of(self.job.abi)?));
             // SAFETY: the host's function, with what its type says; the context is held until it returns.
             let returned = call_foreign(|| unsafe { function(user, context, index) });
             buffer = returned.map_err(|e| Error::new(e.kind, format!("get_result_buffer: {}", e.text)))?;
@@ -348,7 +349,8 @@ impl Job for Table {
         let Some(function) = self.job.receive_result else {
             return Ok(());
         };
-        let (user, buffer, result) = (self.job.user, lease_as_raw(buffer), told_result(result));
+        let buffer = lease_as_raw(buffer, Face::of(self.job.abi)?);
+        let (user, result) = (self.job.user, told_result(result));
         // SAFETY: the host's function, with what its type says.
         outcome("receive_result", call_foreign(|| unsafe { function(user, buffer, &raw const result) }))
     }

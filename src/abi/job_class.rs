@@ -7,8 +7,9 @@ use super::buffer::{lease_from_raw, nrdma_buffer};
 use super::config::{Versioned, read_struct};
 use super::context::{Context, nrdma_context};
 use super::error::nrdma_status;
+use super::face::Face;
 use super::guard::{call_foreign, guarded};
-use super::interface::{NRDMA_CXX_ABI_ITANIUM, check_abi, nrdma_cxx_abi, nrdma_uuid};
+use super::interface::{NRDMA_CXX_ABI_ITANIUM, nrdma_cxx_abi, nrdma_uuid};
 use super::job::{Told, log_throw, nrdma_fragment, outcome};
 use super::node::{borrow, milliseconds, nrdma_node};
 use super::writer::nrdma_writer;
@@ -116,7 +117,8 @@ impl Replica for Made {
             return Err(Error::new(Kind::FragmentFailed, text));
         };
         let context = Context::of_fragment(fragment);
-        let (replica, told, context) = (self.replica, Told::new(info), context.interface());
+        let face = Face::of(self.class.0.abi)?;
+        let (replica, told, context) = (self.replica, Told::new(info), context.interface(face));
         let mut buffer = ptr::null_mut();
         let place = &raw mut buffer;
         // SAFETY: the host's function, with what its type says; the context is held until it returns.
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn nrdma_node_register_class(
         let node = unsafe { borrow(node) }?;
         // SAFETY: by the contract above.
         let class = unsafe { read_struct(class_) }?;
-        check_abi(class.abi)?;
+        Face::of(class.abi)?;
         if class.reserved != 0 {
             return Err(Error::invalid("nrdma_job_class.reserved is not 0"));
         }

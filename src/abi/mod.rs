@@ -10,6 +10,7 @@ pub mod dice_configuration;
 pub mod dice_job;
 pub mod error;
 pub(crate) mod execution_context;
+pub(crate) mod face;
 pub(crate) mod foreign;
 pub(crate) mod fork;
 pub mod gpu_buffer;
@@ -22,6 +23,10 @@ pub mod log;
 pub mod node;
 pub mod node_config;
 pub mod peer;
+#[cfg_attr(windows, path = "process_windows.rs")]
+pub(crate) mod process;
+#[cfg(windows)]
+pub(crate) mod rtti_msvc;
 pub mod scheduler;
 pub(crate) mod serializer;
 pub mod stats;

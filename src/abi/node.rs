@@ -8,10 +8,12 @@ use super::buffer::make;
 use super::config::{Versioned, read_struct};
 use super::context::{Context, nrdma_context};
 use super::error::{nrdma_status, set_last};
+use super::face::Face;
 use super::fork;
 use super::guard::{guard, guarded};
-use super::interface::{NRDMA_CXX_ABI_ITANIUM, abi_text, nrdma_cxx_abi};
+use super::interface::nrdma_cxx_abi;
 use super::node_config::{nrdma_node_config, settings, text};
+use super::process;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 use crate::core::node::Node;
@@ -53,6 +55,7 @@ pub unsafe extern "C" fn nrdma_node_create(
     guarded(|| {
         super::log::start();
         fork::watch();
+        process::stay_loaded();
         fork::check()?;
         // SAFETY: by the contract above.
         let out = unsafe { node.as_mut() }
@@ -164,10 +167,8 @@ pub unsafe extern "C" fn nrdma_node_get_rdma_context_abi(
     guarded(|| {
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
-        if abi != NRDMA_CXX_ABI_ITANIUM {
-            return Err(Error::invalid(abi_text(abi)));
-        }
-        Ok(Context::of_host(&node.home(host_id)?).into_raw())
+        let face = Face::of(abi)?;
+        Ok(Context::of_host(&node.home(host_id)?).into_raw(face))
     })
 }
 

@@ -1,12 +1,11 @@
 //! A node's settings, from the host's struct and the environment.
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{CStr, c_char};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::time::Duration;
 
 use super::config::{Versioned, env};
+use super::process::open_to_others;
 use crate::core::config::{Config, ZeroCopy};
 use crate::core::error::{Error, Kind, Result};
 
@@ -243,15 +242,11 @@ fn token_from_file() -> Result<Option<Vec<u8>>> {
     };
     let shown = path.to_string_lossy().into_owned();
     let failed = |why: String| Error::invalid(format!("NRDMA_AUTH_TOKEN_FILE {shown}: {why}"));
-    let path: &OsStr = OsStr::from_bytes(path.as_bytes());
-    let meta = fs::metadata(path).map_err(|e| failed(e.to_string()))?;
-    if meta.mode() & 0o077 != 0 {
-        return Err(failed(format!(
-            "its mode is {:o}; others may read it; chmod 600 it",
-            meta.mode() & 0o777
-        )));
+    let meta = fs::metadata(&path).map_err(|e| failed(e.to_string()))?;
+    if let Some(why) = open_to_others(&meta) {
+        return Err(failed(why));
     }
-    let mut token = fs::read(path).map_err(|e| failed(e.to_string()))?;
+    let mut token = fs::read(&path).map_err(|e| failed(e.to_string()))?;
     while token.last().is_some_and(u8::is_ascii_whitespace) {
         token.pop();
     }

@@ -6,9 +6,10 @@ use std::sync::{Arc, Weak};
 use super::com::{self, Class, Com, Table, method};
 use super::dice_job;
 use super::error::{set_last, status};
+use super::face::{Face, GetIid};
 use super::fork;
 use super::guard::guarded;
-use super::interface::{check_abi, nrdma_cxx_abi, nrdma_uuid};
+use super::interface::{nrdma_cxx_abi, nrdma_uuid};
 use super::node::{borrow, nrdma_node};
 use crate::core::error::Result;
 use crate::core::node::{Node, shut_down};
@@ -21,12 +22,12 @@ pub(crate) struct IScheduler {
 
 /// The function table, with the slots of mi::neuraylib::IScheduler.
 #[repr(C)]
-pub(crate) struct Vtbl {
+pub(crate) struct Vtbl<Iid = GetIid<IScheduler>> {
     retain: unsafe extern "C" fn(this: *const IScheduler) -> u32,
     release: unsafe extern "C" fn(this: *const IScheduler) -> u32,
     get_interface_const: unsafe extern "C" fn(*const IScheduler, *const nrdma_uuid) -> *const c_void,
     get_interface: unsafe extern "C" fn(*mut IScheduler, *const nrdma_uuid) -> *mut c_void,
-    get_iid: unsafe extern "C" fn(this: *const IScheduler) -> nrdma_uuid,
+    get_iid: Iid,
     execute_fragmented: unsafe extern "C" fn(this: *mut IScheduler, job: *mut c_void, count: u64) -> i32,
     execute_fragmented_async:
         unsafe extern "C" fn(*mut IScheduler, job: *mut c_void, count: u64, listener: *mut c_void) -> i32,
@@ -35,7 +36,7 @@ pub(crate) struct Vtbl {
     yield_: unsafe extern "C" fn(this: *mut IScheduler),
 }
 
-pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
+const VTBL: Vtbl = Vtbl {
     retain: com::retain::<Scheduler>,
     release: com::release::<Scheduler>,
     get_interface_const: com::get_interface_const::<Scheduler>,
@@ -44,7 +45,7 @@ pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
     execute_fragmented: method!(Scheduler, |this: *mut IScheduler, job: *mut c_void, count: u64| -> i32 {
         this.value().with(|node| {
             // SAFETY: C++ passes a live job or NULL.
-            unsafe { dice_job::execute(node, job, ptr::null_mut(), count) }
+            unsafe { dice_job::execute(node, job, ptr::null_mut(), count, this.face) }
         })
     }),
     execute_fragmented_async: method!(Scheduler, |this: *mut IScheduler,
@@ -54,7 +55,7 @@ pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
      -> i32 {
         this.value().with(|node| {
             // SAFETY: C++ passes a live job and a live listener, or NULL.
-            unsafe { dice_job::execute_async(node, job, ptr::null_mut(), count, listener) }
+            unsafe { dice_job::execute_async(node, job, ptr::null_mut(), count, listener, this.face) }
         })
     }),
     suspend_current_job: method!(Scheduler, |this: *mut IScheduler| -> () {
@@ -75,7 +76,26 @@ pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
             Ok(())
         });
     }),
-});
+};
+
+pub(crate) static TABLE: Table<Vtbl> = Table::new(VTBL);
+
+#[cfg(windows)]
+static MSVC: super::face::MsvcTable<Vtbl<super::face::GetIidMsvc<IScheduler>>> = super::face::MsvcTable::new(
+    &super::rtti_msvc::SCHEDULER,
+    Vtbl {
+        retain: VTBL.retain,
+        release: VTBL.release,
+        get_interface_const: VTBL.get_interface_const,
+        get_interface: VTBL.get_interface,
+        get_iid: super::face::get_iid_msvc::<Scheduler>,
+        execute_fragmented: VTBL.execute_fragmented,
+        execute_fragmented_async: VTBL.execute_fragmented_async,
+        suspend_current_job: VTBL.suspend_current_job,
+        resume_current_job: VTBL.resume_current_job,
+        yield_: VTBL.yield_,
+    },
+);
 
 /// A node's scheduler. The node may end before it.
 pub(crate) struct Scheduler(Weak<Node>);
@@ -89,6 +109,10 @@ impl Class for Scheduler {
         &[nrdma_uuid::new(0xd075_4018, 0x48e0_ca8f, 0x83eb_378a, 0x2085_b731)];
     fn table() -> &'static Table<Vtbl> {
         &TABLE
+    }
+    #[cfg(windows)]
+    fn msvc() -> *const c_void {
+        MSVC.address()
     }
 }
 
@@ -118,7 +142,7 @@ pub unsafe extern "C" fn nrdma_node_get_scheduler_abi(
     guarded(|| {
         // SAFETY: by the contract above.
         let node = unsafe { borrow(node) }?;
-        check_abi(abi)?;
-        Ok(Com::new(Scheduler(Arc::downgrade(node))).into_raw().cast::<c_void>())
+        let face = Face::of(abi)?;
+        Ok(Com::new(Scheduler(Arc::downgrade(node))).into_raw(face).cast::<c_void>())
     })
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::com::{self, Class, Com, Table, method, object};
 use super::dice_class;
 use super::error::set_last;
-use super::foreign::{Pointer, call, slot};
+use super::face::{Face, GetIid};
+use super::foreign::{Pointer, call, class_id, slot};
 use super::guard::guard;
 use super::interface::nrdma_uuid;
 use crate::core::error::{Error, Kind, Result};
@@ -31,12 +32,12 @@ type Write = unsafe extern "C" fn(this: *mut ISerializer, values: *const c_void,
 
 /// The function table, with the slots of mi::neuraylib::ISerializer.
 #[repr(C)]
-pub(crate) struct Vtbl {
+pub(crate) struct Vtbl<Iid = GetIid<ISerializer>> {
     retain: unsafe extern "C" fn(this: *const ISerializer) -> u32,
     release: unsafe extern "C" fn(this: *const ISerializer) -> u32,
     get_interface_const: unsafe extern "C" fn(*const ISerializer, *const nrdma_uuid) -> *const c_void,
     get_interface: unsafe extern "C" fn(*mut ISerializer, *const nrdma_uuid) -> *mut c_void,
-    get_iid: unsafe extern "C" fn(this: *const ISerializer) -> nrdma_uuid,
+    get_iid: Iid,
     serialize: unsafe extern "C" fn(this: *mut ISerializer, object: *mut c_void) -> bool,
     /// bool, u8 to u64, i8 to i64, f32, f64.
     write: [Write; 11],
@@ -45,14 +46,14 @@ pub(crate) struct Vtbl {
     write_tag: Write,
 }
 
-pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
+const VTBL: Vtbl = Vtbl {
     retain: com::retain::<Serializer>,
     release: com::release::<Serializer>,
     get_interface_const: com::get_interface_const::<Serializer>,
     get_interface: com::get_interface::<Serializer>,
     get_iid: com::get_iid::<Serializer>,
     serialize: method!(Serializer, |this: *mut ISerializer, object: *mut c_void| -> bool {
-        told(this.value().serialize(Pointer(object)))
+        told(this.value().serialize(Pointer(object), this.face))
     }),
     write: [
         write::<1>, write::<1>, write::<2>, write::<4>, write::<8>, write::<1>, write::<2>, write::<4>,
@@ -63,7 +64,45 @@ pub(crate) static TABLE: Table<Vtbl> = Table::new(Vtbl {
         told(this.value().flush());
     }),
     write_tag: write::<4>,
-});
+};
+
+pub(crate) static TABLE: Table<Vtbl> = Table::new(VTBL);
+
+/// The function table for Microsoft's compiler: functions of one name stand together, the last one first.
+#[cfg(windows)]
+#[repr(C)]
+struct VtblMsvc {
+    retain: unsafe extern "C" fn(this: *const ISerializer) -> u32,
+    release: unsafe extern "C" fn(this: *const ISerializer) -> u32,
+    get_interface: unsafe extern "C" fn(*mut ISerializer, *const nrdma_uuid) -> *mut c_void,
+    get_interface_const: unsafe extern "C" fn(*const ISerializer, *const nrdma_uuid) -> *const c_void,
+    get_iid: super::face::GetIidMsvc<ISerializer>,
+    serialize: unsafe extern "C" fn(this: *mut ISerializer, object: *mut c_void) -> bool,
+    /// Tag_struct, f64, f32, i64 to i8, u64 to u8, bool.
+    write: [Write; 12],
+    reserve: unsafe extern "C" fn(this: *mut ISerializer, size: u64),
+    flush: unsafe extern "C" fn(this: *mut ISerializer),
+}
+
+#[cfg(windows)]
+#[rustfmt::skip]
+static MSVC: super::face::MsvcTable<VtblMsvc> = super::face::MsvcTable::new(
+    &super::rtti_msvc::SERIALIZER,
+    VtblMsvc {
+        retain: VTBL.retain,
+        release: VTBL.release,
+        get_interface: VTBL.get_interface,
+        get_interface_const: VTBL.get_interface_const,
+        get_iid: super::face::get_iid_msvc::<Serializer>,
+        serialize: VTBL.serialize,
+        write: [
+            write::<4>, write::<8>, write::<4>, write::<8>, write::<4>, write::<2>, write::<1>, write::<8>,
+            write::<4>, write::<2>, write::<1>, write::<1>,
+        ],
+        reserve: VTBL.reserve,
+        flush: VTBL.flush,
+    },
+);
 
 /// Writes numbers of `N` bytes.
 unsafe extern "C" fn write<const N: usize>(
@@ -122,6 +161,10 @@ impl Class for Serializer {
     fn table() -> &'static Table<Vtbl> {
         &TABLE
     }
+    #[cfg(windows)]
+    fn msvc() -> *const c_void {
+        MSVC.address()
+    }
 }
 
 impl Serializer {
@@ -178,11 +221,11 @@ impl Serializer {
     }
 
     /// An object inside; nothing is written when it cannot be read again.
-    fn serialize(&self, object: Pointer) -> Result<()> {
+    fn serialize(&self, object: Pointer, face: Face) -> Result<()> {
         if object.0.is_null() {
             return Err(Error::invalid("the object to serialize is NULL"));
         }
-        let id = call!(object, slot::GET_CLASS_ID, fn() -> nrdma_uuid,).map_err(|error| self.note(error))?;
+        let id = class_id(object, face).map_err(|error| self.note(error))?;
         let class = [id.id1, id.id2, id.id3, id.id4];
         let node = self.node.upgrade().ok_or_else(crate::core::node::shut_down)?;
         if dice_class::find(&node, class).is_none() {
@@ -195,7 +238,7 @@ impl Serializer {
         }
         drop(node);
         let inner = Self::new(Weak::clone(&self.node), self.depth + 1, None);
-        let bytes = written(&inner, object).map_err(|error| self.note(error))?;
+        let bytes = written(&inner, object, face).map_err(|error| self.note(error))?;
         let head: Vec<u8> = class.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.append(&[&head, &(bytes.len() as u64).to_le_bytes(), &bytes])
     }
@@ -222,8 +265,8 @@ impl Serializer {
     }
 }
 
-fn written(stream: &Com<Serializer>, object: Pointer) -> Result<Vec<u8>> {
-    let pointer = stream.interface();
+fn written(stream: &Com<Serializer>, object: Pointer, face: Face) -> Result<Vec<u8>> {
+    let pointer = stream.interface(face);
     let called = call!(object, slot::SERIALIZE, fn(*mut ISerializer) -> (), pointer);
     let bytes = stream.value().close();
     called.map_err(|error| Error::new(error.kind, format!("serialize: {}", error.text)))?;
@@ -231,20 +274,21 @@ fn written(stream: &Com<Serializer>, object: Pointer) -> Result<Vec<u8>> {
 }
 
 /// An object's own bytes, from which replicas of it are made.
-pub(crate) fn serialize(node: &Arc<Node>, object: Pointer) -> Result<Vec<u8>> {
+pub(crate) fn serialize(node: &Arc<Node>, object: Pointer, face: Face) -> Result<Vec<u8>> {
     let stream = Serializer::new(Arc::downgrade(node), 0, None);
     stream.value().append(&[&HEADER])?;
-    written(&stream, object)
+    written(&stream, object, face)
 }
 
 /// Runs what writes a fragment's result, and hands that to the fragment.
 pub(crate) fn write_result(
     node: &Arc<Node>,
     fragment: &Arc<Fragment>,
+    face: Face,
     body: impl FnOnce(*mut c_void) -> Result<()>,
 ) -> Result<()> {
     let stream = Serializer::new(Arc::downgrade(node), 0, Some(Arc::clone(fragment)));
-    let written = body(stream.interface().cast());
+    let written = body(stream.interface(face).cast());
     let bytes = stream.value().close();
     written?;
     fragment.write(&bytes?)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::{Error, Kind, Result};
-use super::memory::{Block, Share, Span};
-pub(crate) use super::source::Source;
+use super::memory::{Block, Span};
+pub(crate) use super::source::{Share, Source};
 pub(crate) use super::wire::channel::{ChannelProof, Sealer, TAG_BYTES};
 pub(crate) use super::wire::meeting::Meeting;
 

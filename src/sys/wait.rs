@@ -62,6 +62,11 @@ pub(crate) struct Epoll {
     wake: Bell,
 }
 
+/// Where a node's threads sleep.
+pub(crate) fn waiter() -> Result<Epoll> {
+    Epoll::new()
+}
+
 impl Epoll {
     pub(crate) fn new() -> Result<Self> {
         Self::make().map_err(|e| {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::fake::Rig;
 use crate::abi::buffer::{nrdma_buffer_get_data, nrdma_buffer_release, start_raw};
+use crate::abi::face::Face;
 use crate::core::home::Home;
 use crate::core::memory::Kind;
 
@@ -54,7 +55,7 @@ fn a_warm_get_and_release_allocates_nothing() {
     let home = rig.home();
     for size in [1, 4096, 65536, 1 << 20, 5 << 20] {
         let through_c = || {
-            let buffer = start_raw(home.take(Kind::Private, size, -1).unwrap());
+            let buffer = start_raw(home.take(Kind::Private, size, -1).unwrap(), Face::Itanium);
             // SAFETY: live until the release.
             assert!(!unsafe { nrdma_buffer_get_data(buffer) }.is_null());
             // SAFETY: gives up the only reference.

@@ -4,6 +4,7 @@ use std::ptr;
 use super::fake::Rig;
 use crate::abi::buffer::*;
 use crate::abi::error::nrdma_last_error;
+use crate::abi::face::Face;
 use crate::abi::interface::nrdma_uuid;
 use crate::core::buffer::Path;
 use crate::core::home::Home;
@@ -16,7 +17,7 @@ fn last() -> String {
 }
 
 fn get(home: &Arc<Home>, size: u64) -> *mut nrdma_buffer {
-    start_raw(home.take(Kind::Private, size, -1).unwrap())
+    start_raw(home.take(Kind::Private, size, -1).unwrap(), Face::Itanium)
 }
 
 fn table(buffer: *mut nrdma_buffer) -> &'static nrdma_buffer_vtbl_itanium {
@@ -122,8 +123,8 @@ fn references_move_between_c_and_the_core() {
         let owned = lease_from_raw(b).unwrap();
         drop(borrowed);
         assert!(owned.is_sole());
-        assert_eq!(lease_as_raw(&owned), b);
-        assert_eq!(lease_into_raw(owned), b);
+        assert_eq!(lease_as_raw(&owned, Face::Itanium), b);
+        assert_eq!(lease_into_raw(owned, Face::Itanium), b);
         assert_eq!(nrdma_buffer_release(b), 0);
     }
     assert_eq!(rig.shared.stats().live_buffers, 0);

@@ -6,25 +6,38 @@ use crate::core::transport::{Engine, Network, Waiter};
 use crate::sys;
 
 pub(crate) mod inproc;
+#[cfg(unix)]
 pub(crate) mod shm;
 pub(crate) mod tcp;
 #[cfg(target_os = "linux")]
 pub(crate) mod ucx;
+#[cfg(unix)]
 pub(crate) mod unix;
 
 /// Every engine, best first.
 pub(crate) fn engines() -> Vec<Arc<dyn Engine>> {
-    vec![Arc::new(inproc::Inproc), Arc::new(shm::Shm), Arc::<ucx::Ucx>::default(), Arc::new(tcp::TcpEngine)]
+    vec![
+        Arc::new(inproc::Inproc),
+        #[cfg(unix)]
+        Arc::new(shm::Shm),
+        #[cfg(target_os = "linux")]
+        Arc::<ucx::Ucx>::default(),
+        Arc::new(tcp::TcpEngine),
+    ]
 }
 
 /// Every kind of address.
 pub(crate) fn networks() -> Vec<Arc<dyn Network>> {
-    vec![Arc::new(unix::Unix), Arc::new(tcp::Tcp)]
+    vec![
+        #[cfg(unix)]
+        Arc::new(unix::Unix),
+        Arc::new(tcp::Tcp),
+    ]
 }
 
 /// Where a node's threads sleep.
 pub(crate) fn waiter() -> Result<Arc<dyn Waiter>> {
-    Ok(Arc::new(sys::wait::Epoll::new()?))
+    Ok(Arc::new(sys::wait::waiter()?))
 }
 
 /// The secret that only this user's processes can read.

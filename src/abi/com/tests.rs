@@ -31,6 +31,10 @@ impl Class for Probe {
     fn table() -> &'static Table<Vtbl> {
         &TABLE
     }
+    #[cfg(windows)]
+    fn msvc() -> *const c_void {
+        TABLE.address()
+    }
     fn rest(object: Arc<Object<Self>>) {
         // Alone now: the other holders' reads must have happened before.
         let cell = object.value().0.get();
@@ -53,7 +57,7 @@ mod plain {
     fn counts_are_exact_and_a_resting_object_lives() {
         let com = Com::new(Probe(UnsafeCell::new(0)));
         let object = com.arc();
-        let raw = com.into_raw();
+        let raw = com.into_raw(Face::Itanium);
         // SAFETY: `raw` holds a reference until it is released.
         unsafe {
             assert_eq!(retain::<Probe>(raw), 2);
@@ -73,7 +77,7 @@ mod plain {
     #[test]
     fn interfaces_are_found_by_their_ids() {
         let com = Com::new(Probe(UnsafeCell::new(0)));
-        let raw = com.interface();
+        let raw = com.interface(Face::Itanium);
         for iid in [nrdma_uuid::new(1, 2, 3, 4), nrdma_uuid::new(5, 6, 7, 8), NRDMA_ZERO_UUID] {
             // SAFETY: live.
             assert_eq!(unsafe { get_interface::<Probe>(raw, &raw const iid) }, raw.cast());
@@ -94,7 +98,7 @@ mod plain {
     #[test]
     fn the_words_in_front_of_the_table_are_there() {
         let com = Com::new(Probe(UnsafeCell::new(0)));
-        let raw = com.interface();
+        let raw = com.interface(Face::Itanium);
         // SAFETY: live.
         let vtbl = unsafe { (*raw).vtbl }.cast::<usize>();
         // SAFETY: the table has two words in front.
@@ -107,7 +111,7 @@ mod plain {
     fn foreign_objects_are_told_apart() {
         let com = Com::new(Probe(UnsafeCell::new(0)));
         // SAFETY: live.
-        assert!(unsafe { checked::<Probe>(com.interface()) }.is_ok());
+        assert!(unsafe { checked::<Probe>(com.interface(Face::Itanium)) }.is_ok());
         let table = 0_usize;
         let foreign = probe_interface { vtbl: ptr::from_ref(&table).cast() };
         // SAFETY: starts with an address.

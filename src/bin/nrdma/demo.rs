@@ -72,10 +72,11 @@ pub(crate) fn run(options: &args::Demo) -> Result<Outcome, String> {
     Ok(Outcome { text: summary.text(), complete })
 }
 
-/// Where the workers connect to: only a Unix socket serves shm, only TCP serves tcp.
+/// Where the workers connect to: only a Unix socket serves shm, only TCP serves tcp (and is all there is on Windows).
 fn door(options: &args::Demo) -> &'static str {
     match options.transports.as_deref() {
         Some(engines) if engines.split(',').all(|engine| engine.trim() == "tcp") => "127.0.0.1:0",
+        _ if cfg!(windows) => "127.0.0.1:0",
         _ => "unix:",
     }
 }

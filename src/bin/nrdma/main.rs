@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 /// A secret that nobody can guess: 32 random bytes in hexadecimal, and a line's end.
 fn token() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
-    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     text.push('\n');
     Ok(text)

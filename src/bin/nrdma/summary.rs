@@ -180,7 +180,8 @@ impl Summary<'_> {
         ];
         if let Some(name) = &self.killed {
             let again = self.stats.fragments_retried;
-            facts.push(("killed", format!("{name}, by SIGKILL, half way; fragments run again: {again}")));
+            let how = if cfg!(windows) { "TerminateProcess" } else { "SIGKILL" };
+            facts.push(("killed", format!("{name}, by {how}, half way; fragments run again: {again}")));
         }
         facts.push(("wall time", format!("{:.3} s", self.wall.as_secs_f64())));
         facts.push(("picture", format!("{}, {}", self.options.out.display(), self.check.text())));

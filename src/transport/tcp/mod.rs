@@ -10,6 +10,7 @@ mod lookup;
 mod outbox;
 mod record;
 mod registry;
+#[cfg_attr(windows, path = "sys_windows.rs")]
 mod sys;
 mod watch;
 
@@ -93,7 +94,7 @@ impl Listener for Listening {
                     Err(_) => continue,
                 },
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+                Err(e) if sys::is_exhausted(&e) || e.kind() == io::ErrorKind::OutOfMemory => {
                     let text = format!("{e}; raise the limit of open files");
                     return Err(Error::new(Kind::OutOfMemory, text));
                 }
@@ -144,13 +145,15 @@ fn dial(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
 }
 
 fn failed(address: &str, e: &io::Error) -> Error {
-    let (kind, advice) = match e.raw_os_error() {
-        Some(libc::ECONNREFUSED) => {
+    let (kind, advice) = match e.kind() {
+        _ if sys::is_exhausted(e) => (Kind::OutOfMemory, "raise the limit of open files"),
+        io::ErrorKind::ConnectionRefused => {
             (Kind::Unreachable, "nobody listens there; start the other node first, or check the port")
         }
-        Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => (Kind::Unreachable, "there is no way to that host"),
-        Some(libc::EMFILE | libc::ENFILE) => (Kind::OutOfMemory, "raise the limit of open files"),
-        _ if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
+            (Kind::Unreachable, "there is no way to that host")
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             (Kind::TimedOut, "the host does not answer; check the address and firewalls")
         }
         _ => (Kind::Unreachable, "check the address"),
@@ -159,15 +162,17 @@ fn failed(address: &str, e: &io::Error) -> Error {
 }
 
 fn cannot_listen(address: &str, e: &io::Error) -> Error {
-    let (kind, advice) = match e.raw_os_error() {
-        Some(libc::EADDRINUSE) => {
+    let (kind, advice) = match e.kind() {
+        _ if sys::is_exhausted(e) => (Kind::OutOfMemory, "raise the limit of open files"),
+        io::ErrorKind::AddrInUse => {
             (Kind::AddressInUse, "another process listens there; use another port or 0")
         }
-        Some(libc::EADDRNOTAVAIL) => (Kind::InvalidParameter, "no interface of this host has that address"),
-        Some(libc::EACCES | libc::EPERM) => {
+        io::ErrorKind::AddrNotAvailable => {
+            (Kind::InvalidParameter, "no interface of this host has that address")
+        }
+        io::ErrorKind::PermissionDenied => {
             (Kind::Refused, "this user may not use that port; use one from 1024 on")
         }
-        Some(libc::EMFILE | libc::ENFILE) => (Kind::OutOfMemory, "raise the limit of open files"),
         _ => (Kind::Unreachable, "check the address"),
     };
     Error::new(kind, format!("cannot listen at {address}: {e}; {advice}"))

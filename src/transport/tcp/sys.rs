@@ -43,6 +43,11 @@ impl From<TcpStream> for Stream {
     }
 }
 
+/// Whether a call failed because there are too many open files.
+pub(super) fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// For a waiter.
 pub(super) fn source(listener: &TcpListener) -> Source {
     Source(listener.as_raw_fd())
