@@ -41,6 +41,12 @@ inline std::string engine = "inproc";
 inline std::string program;
 // Worker processes live behind shm and tcp; behind inproc the workers are nodes of this process.
 inline bool processes() { return engine != "inproc"; }
+// Whether nodes of the engine listen at an IP address, and which: RDMA devices are found by theirs.
+inline bool over_ip() { return engine == "tcp" || engine == "ucx"; }
+inline std::string own_ip() {
+  const char* given = std::getenv("NRDMA_TEST_ADDRESS");
+  return given != nullptr ? given : "127.0.0.1";
+}
 
 inline double now() { return watch_now(); }
 inline void sleep_ms(unsigned ms) { watch_sleep_ms(ms); }
@@ -80,7 +86,7 @@ class Scratch {
     path().clear();
   }
   static std::string address() {
-    if (engine == "tcp") return "127.0.0.1:" + std::to_string(free_port());
+    if (over_ip()) return own_ip() + ":" + std::to_string(free_port());
     static std::atomic<int> next{0};
     return "unix:" + path() + "/" + std::to_string(next++) + ".sock";
   }
@@ -90,7 +96,7 @@ class Scratch {
   static int free_port() {
     sockaddr_in where{};
     where.sin_family = AF_INET;
-    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (inet_pton(AF_INET, own_ip().c_str(), &where.sin_addr) != 1) throw std::runtime_error("no address: " + own_ip());
     socklen_t length = sizeof where;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&where), length) != 0 ||

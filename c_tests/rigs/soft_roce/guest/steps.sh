@@ -1,0 +1,130 @@
+# The steps of host a, each with a time limit and a verdict of its own. The report, on the second serial line:
+#   @begin NAME
+#   what the step printed
+#   @end NAME pass|fail|timeout SECONDS
+. /rig/lib.sh
+export NRDMA_TEST_ADDRESS=$OWN
+
+# A step is a function here; steps run in a process of their own.
+all="verbs conformance dice deaths demo host_frozen memlock stranger bench"
+limit_of() {
+    case $1 in
+    conformance | dice | deaths) echo 120 ;;
+    bench) echo 90 ;;
+    *) echo 60 ;;
+    esac
+}
+
+# ---- the wire ----
+
+verbs() {
+    ibv_devinfo -v | grep -E 'hca_id|state:|active_mtu|GID\[' || fail "no device"
+    eventually 10 sh -c 'ibv_devinfo | grep -q PORT_ACTIVE' || fail "the port is not active"
+    eventually 20 ping -c 1 -W 1 $B >/dev/null || fail "host b does not answer"
+    write_bw 65536 60 || fail "ib_write_bw"
+}
+
+# ib_write_bw from host a to host b: the verbs between the two are those of two kernels.
+write_bw() { # BYTES COUNT
+    on_b "ib_write_bw -d rxe0 -x \$(gid_index) -s $1 -n $2 -F >/tmp/bw 2>&1 </dev/null &"
+    sleep 1
+    timeout 40 ib_write_bw -d rxe0 -x "$(gid_index)" -s "$1" -n "$2" -F $B >/tmp/bw 2>&1 || { cat /tmp/bw; return 1; }
+    grep -A1 '#bytes' /tmp/bw
+}
+
+# ---- the suites: requesters here, workers on host b ----
+
+conformance() { NRDMA_TEST_LAUNCHER=/rig/remote /usr/bin/conformance --engine "$ENGINE"; }
+dice() { NRDMA_TEST_LAUNCHER=/rig/remote /usr/bin/dice --engine "$ENGINE"; }
+# Also with workers here, where the kill and its notice are of one clock.
+deaths() {
+    NRDMA_TEST_LAUNCHER=/rig/remote /usr/bin/fault_death --engine "$ENGINE" &&
+        /usr/bin/fault_death --engine "$ENGINE" && /usr/bin/fault_kill 8 --engine "$ENGINE"
+}
+
+# ---- two hosts ----
+
+# Six tiles of 64 KiB: an emulated processor needs a second for one.
+SIZE=384x256
+# Runs the demo here and on host b, whose server listens at the port.
+demo_with() { # PORT OPTIONS...
+    local port=$1; shift
+    nrdma demo --connect "$B:$port" --transport "$ENGINE" --size $SIZE "$@"
+}
+# The column of host b's row in the demo's summary.
+column() { # FILE NAME
+    awk -v name="$2" '$1 == "host" { for (i = 1; i <= NF; i++) if ($i == name) n = i } $1 == "host-b" { print $n }' "$1"
+}
+
+demo() {
+    on_b "serve 4000 --name host-b" || fail "host b does not serve"
+    demo_with 4000 --out /tmp/there.png >/tmp/demo 2>/tmp/demo.log || { cat /tmp/demo /tmp/demo.log; fail "the demo"; }
+    cat /tmp/demo
+    grep "connected by" /tmp/demo.log || fail "nothing says which engine was taken"
+    grep -q "connected by $ENGINE" /tmp/demo.log || fail "the engine is not $ENGINE"
+    grep -q "verified: all 6 tiles equal a local rendering" /tmp/demo || fail "the picture is wrong"
+    [ "$(column /tmp/demo fragments)" -gt 0 ] || fail "host b did nothing"
+    [ "$ENGINE" != ucx ] || direct || fail "a result came another way than direct"
+}
+# Whether all results of host b were written to their place by its device.
+direct() {
+    [ "$(column /tmp/demo direct)" -gt 0 ] &&
+        [ "$(($(column /tmp/demo direct) + 0))" -eq "$(($(column /tmp/demo fragments) + $(column /tmp/demo early)))" ]
+}
+
+# Host b stops dead: no kernel says goodbye, and no device answers.
+host_frozen() {
+    local begin lost
+    on_b "serve 4003 --name host-b --timeout 2000" || fail "host b does not serve"
+    demo_with 4003 --size 512x256 --no-verify --timeout 2000 --out /tmp/l.png >/tmp/l 2>/tmp/l.log &
+    eventually 20 grep -q "connected by $ENGINE" /tmp/l.log || { cat /tmp/l.log; fail "the two do not connect"; }
+    sleep 1
+    echo "@freeze b" >$REPORT
+    begin=$(uptime_s)
+    eventually 30 grep -q "host-b.*is lost" /tmp/l.log || { cat /tmp/l.log; fail "the loss is not told"; }
+    lost=$(uptime_s)
+    wait
+    cat /tmp/l /tmp/l.log
+    grep -q "frame\|l.png" /tmp/l || fail "the picture is not complete"
+    echo "told $(since_ms "$begin" "$lost") ms after host b was stopped (time-out 2000 ms, and what the rig needs to stop it)"
+    [ "$(since_ms "$begin" "$lost")" -lt 5000 ] || fail "told too late"
+    echo "@thaw b" >$REPORT
+    eventually 20 ping -c 1 -W 1 $B >/dev/null || fail "host b does not come back"
+    on_b 'kill -0 $(cat /tmp/serve-4003.pid)' || { from_b /tmp/serve-4003.log; fail "host b's server did not survive"; }
+    demo_with 4003 --out /tmp/m.png >/tmp/m 2>/tmp/m.log || { cat /tmp/m /tmp/m.log; fail "host b serves nobody any more"; }
+    grep verified /tmp/m
+}
+since_ms() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.0f\n", (b - a) * 1000 }'; }
+
+# ---- what is refused ----
+
+memlock() { echo "nothing yet"; }
+stranger() { echo "nothing yet"; }
+bench() { echo "nothing yet"; }
+
+# ---- the run ----
+
+if [ "$1" = run ]; then
+    "$2"
+    exit
+fi
+OURS="nrdma conformance dice fault_death fault_kill ib_write_bw ratios"
+[ -n "$STEPS" ] || STEPS=$all
+for step in $STEPS; do
+    echo "@begin $step" >$REPORT
+    begin=$(uptime_s)
+    timeout -s KILL "$(limit_of "$step")" sh /rig/steps.sh run "$step" >/tmp/step 2>&1 </dev/null
+    rc=$?
+    case $rc in
+    0) verdict=pass ;;
+    137) verdict=timeout ;;
+    *) verdict=fail ;;
+    esac
+    # A serial line is slow; what fails has a right to be seen.
+    [ $verdict = pass ] && lines=60 || lines=300
+    { tail -n $lines /tmp/step; echo "@end $step $verdict $(awk -v a="$begin" -v b="$(uptime_s)" 'BEGIN { printf "%.1f", b - a }')"; } >$REPORT
+    # What a step that failed left running.
+    killall -q -9 $OURS
+    LIMIT_B=10 on_b "killall -q -9 $OURS"
+done
+echo "@all" >$REPORT
