@@ -9,7 +9,7 @@ B=10.9.0.2
 REPORT=/dev/ttyS1
 export NRDMA_AUTH_TOKEN_FILE=/rig/token NRDMA_LOG=info XDG_RUNTIME_DIR=/run/nrdma
 # What an emulated processor makes of time limits that are meant for a real one.
-export NRDMA_TEST_SLOW=20
+export NRDMA_TEST_SLOW=5
 
 fail() { echo "FAILED: $*"; exit 1; }
 # Seconds since the machine started.
