@@ -175,6 +175,22 @@ if(_files)
   endif()
 endif()
 
+# The example of a job, as it is, with headers of an SDK in the place of ours.
+add_executable(tiles_sdk ${PROJECT_SOURCE_DIR}/examples/tiles.cpp)
+target_include_directories(tiles_sdk SYSTEM PRIVATE sdk/base sdk/neuraylib)
+set(_tiles tiles_sdk)
+if(NRDMA_MI_INCLUDE)
+  add_executable(tiles_real ${PROJECT_SOURCE_DIR}/examples/tiles.cpp)
+  target_include_directories(tiles_real SYSTEM PRIVATE ${NRDMA_MI_INCLUDE})
+  list(APPEND _tiles tiles_real)
+endif()
+foreach(program IN LISTS _tiles)
+  target_compile_options(${program} PRIVATE ${NRDMA_WARNINGS} ${_cxx_sanitize})
+  target_link_options(${program} PRIVATE ${_cxx_sanitize})
+  target_link_libraries(${program} PRIVATE nrdma::nrdma)
+  nrdma_run(${program} example ${program} ${CMAKE_CURRENT_BINARY_DIR}/${program}.ppm)
+endforeach()
+
 # ---- more builds of the interface tests ----
 
 # Through the static library, and by dlopen.

@@ -15,6 +15,9 @@ PACKAGES=(
     libx11-dev          # macros that the headers must live with
     iproute2            # hosts in network namespaces
     ucx-utils iperf3    # what the benches measure against
+    libopenmpi-dev openmpi-bin    # the example under MPI
+    libucx-dev          # the header that src/transport/ucx mirrors
+    python3-pip         # a second UCX (c_tests/fetch_ucx.sh)
 )
 STAGES=(fmt clippy cargo_debug cargo_release doc loom tsan ctest asan)
 # What ThreadSanitizer runs: reference counts, the cache, the rings.
@@ -85,9 +88,11 @@ junit_number() {
 
 fmt() { cargo fmt --all --check; }
 
-# The second as CMake builds the library.
+# The second as CMake builds the library, the third with nothing that can be left out.
 clippy() {
     cargo clippy --locked --workspace --all-targets --target-dir "$cargo_dir/tool" -- -D warnings &&
+        cargo clippy --locked --lib --no-default-features --features cuda,vulkan --target-dir "$cargo_dir/tool" \
+            -- -D warnings &&
         cargo clippy --locked --lib --no-default-features --target-dir "$cargo_dir/tool" -- -D warnings
 }
 
@@ -172,6 +177,10 @@ run_stage() {
 }
 
 install_packages
+c_tests/fetch_ucx.sh >"$logs/fetch_ucx.log" 2>&1 || {
+    tail -n 20 "$logs/fetch_ucx.log"
+    echo "getting a second UCX failed; the tests that need it will say so"
+}
 stages=("${STAGES[@]}")
 (($# == 0)) || stages=("$@")
 for stage in "${stages[@]}"; do

@@ -7,6 +7,10 @@ endforeach()
 nrdma_check(demo.tcp tool sh ${_checks}/demo.sh ${NRDMA_TOOL_FILE} ${CMAKE_CURRENT_BINARY_DIR}/demo.tcp.png
   --hosts 2 --size 640x360 --transport tcp --tile 128)
 
+# What it finds, and what it sends; its largest result is beyond 4 GiB.
+nrdma_check(doctor tool sh ${_checks}/doctor.sh ${NRDMA_TOOL_FILE} ${CMAKE_COMMAND})
+set_tests_properties(doctor PROPERTIES TIMEOUT 300 RUN_SERIAL TRUE)
+
 # Several hosts, in network namespaces.
 find_program(NRDMA_BASH bash)
 if(NRDMA_BASH)

@@ -40,7 +40,7 @@ endif()
 # cargo decides what is stale: these run in every build and are quick when nothing changed.
 add_custom_target(nrdma_cargo ALL
   COMMAND ${CMAKE_COMMAND} -E env ${_env}
-    ${CARGO} ${_args} --target-dir ${NRDMA_CARGO_DIR}/lib --lib --no-default-features ${_more}
+    ${CARGO} ${_args} --target-dir ${NRDMA_CARGO_DIR}/lib --lib --no-default-features --features cuda,vulkan ${_more}
   BYPRODUCTS ${_shared} ${_static} ${_implib}
   USES_TERMINAL VERBATIM)
 if(NRDMA_SONAME)

@@ -7,6 +7,8 @@
 //! in the conformance suite.
 pub mod abi;
 pub(crate) mod core;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod doctor;
 pub(crate) mod memory;
 pub(crate) mod sys;
 #[cfg(test)]
@@ -23,4 +25,17 @@ pub(crate) fn backends() -> core::node::Backends {
         random: sys::random::bytes::<16>,
         cookie: transport::cookie,
     }
+}
+
+/// What makes slots in this build.
+pub(crate) fn slot_makers() -> &'static [&'static dyn core::slot::SlotMaker] {
+    static MAKERS: &[&dyn core::slot::SlotMaker] = &[
+        &memory::host::slots::HostSlots,
+        #[cfg(feature = "cuda")]
+        &memory::cuda::Cuda::new(abi::config::env),
+        #[cfg(feature = "vulkan")]
+        &memory::vulkan::Vulkan,
+        &memory::d3d12::D3d12::new(abi::config::env),
+    ];
+    MAKERS
 }

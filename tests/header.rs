@@ -28,7 +28,9 @@ fn tidy(header: &str) -> String {
             }
             _ => line
                 .replace("// extern \"C\"", "/* extern \"C\" */")
-                .replace("// __cplusplus", "/* __cplusplus */"),
+                .replace("// __cplusplus", "/* __cplusplus */")
+                // cbindgen takes every signed size for one kind; a handle is none.
+                .replace("ptrdiff_t handle;", "intptr_t handle;"),
         };
         if !(line.is_empty() && after_blank) {
             out += &line;

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use nrdma::abi::buffer::{nrdma_buffer, nrdma_buffer_vtbl_itanium, nrdma_buffer_vtbl_msvc};
 use nrdma::abi::context::{nrdma_context, nrdma_context_vtbl_itanium, nrdma_context_vtbl_msvc};
+use nrdma::abi::gpu_buffer::{nrdma_gpu_buffer_info, nrdma_gpu_export, nrdma_gpu_slot};
+use nrdma::abi::gpu_config::nrdma_gpu_buffer_config;
 use nrdma::abi::interface::nrdma_uuid;
 use nrdma::abi::job::{nrdma_fragment, nrdma_job, nrdma_result};
 use nrdma::abi::job_class::nrdma_job_class;
@@ -85,6 +87,18 @@ fn structs_are_laid_out_as_in_the_header() {
             bytes_direct, bytes_staged, bytes_copied, fragments_local, fragments_remote, fragments_served,
             fragments_retried, peers, threads
         }
+        nrdma_gpu_buffer_config {
+            struct_size, api, slot_count, frame_bytes, memory, flags, alignment, exports, cuda_device, gpu_uuid,
+            cuda_context, vk_instance, vk_physical_device, vk_device, vk_get_instance_proc_addr, vk_buffer_usage,
+            vk_queue_family_count, vk_queue_families, d3d12_device, d3d12_creation_node_mask,
+            d3d12_visible_node_mask
+        }
+        nrdma_gpu_slot { struct_size, address, size, gpu_va, host, native, native_memory, native_offset }
+        nrdma_gpu_buffer_info {
+            struct_size, api, memory, slot_count, flags, frame_bytes, stride, total_bytes, cuda_device,
+            rdma_capable, needs_flush, reserved, gpu_uuid, note
+        }
+        nrdma_gpu_export { struct_size, handle, offset, size }
     }
     assert!(source.lines().count() > 100);
     assert!(compiles("right", &source), "the C compiler found another layout: see the assertions above");

@@ -6,7 +6,7 @@ use crate::latency::tiny;
 use crate::node::Lent;
 use crate::report::{Measured, Skipped, median, ratio, time};
 use crate::responder::Kind;
-use crate::rig::{OUR_CPU, Plan, Probe, Rig, THEIR_CPU};
+use crate::rig::{ALONE, OUR_CPU, Plan, Probe, Rig, THEIR_CPU};
 use crate::ucx;
 
 const BYTES: usize = 64 << 20;
@@ -81,7 +81,7 @@ pub(crate) fn wrap() -> Measured {
     ratio(|| {
         let rig = rig()?;
         // Untouched: what the transport does, without what the job does.
-        let ours = large(&rig, Kind::Touch, Some(Lent::new(BYTES)))?;
+        let ours = large(&rig, Kind::Touch, Some(Lent::new(ALONE)))?;
         let theirs = memcpy();
         Ok((ours, theirs, format!("{} / {}", time(ours), time(theirs))))
     })

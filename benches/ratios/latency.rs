@@ -70,22 +70,25 @@ fn event_ping_pong() -> Result<f64, Skipped> {
 }
 
 pub(crate) fn ten_peers() -> Measured {
-    crowd(10)
+    crowd("unix:", 10)
 }
 
 pub(crate) fn hundred_peers() -> Measured {
-    crowd(100)
+    crowd("unix:", 100)
 }
 
-/// A fragment for one host while others are connected, too, but have nothing to do.
-fn crowd(peers: usize) -> Measured {
+/// A fragment for one host while others are connected, too, but have nothing to do; and what a peer takes of this
+/// process's memory.
+pub(crate) fn crowd(door: &str, peers: usize) -> Measured {
     ratio(|| {
-        let rig = Rig::new(Some(OUR_CPU), &[PINNED])?;
+        let rig = Rig::at(door, Some(OUR_CPU), &[PINNED])?;
         let alone = tiny(&rig)?;
+        let before = os::resident()?;
         drop(rig);
         let idle = Plan { nodes: peers - 1, works: false, ..Plan::default() };
-        let rig = Rig::new(Some(OUR_CPU), &[PINNED, idle])?;
+        let rig = Rig::at(door, Some(OUR_CPU), &[PINNED, idle])?;
         let crowded = tiny(&rig)?;
-        Ok((crowded, alone, format!("{} / {}", time(crowded), time(alone))))
+        let more = os::resident()?.saturating_sub(before) / (peers - 1) / 1024;
+        Ok((crowded, alone, format!("{} / {}, {more} KiB per peer", time(crowded), time(alone))))
     })
 }

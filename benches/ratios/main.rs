@@ -13,7 +13,7 @@ mod cache;
 mod death;
 mod idle;
 mod latency;
-#[path = "../../src/bin/nrdma/node.rs"]
+#[path = "../../src/bin/nrdma/node/mod.rs"]
 #[allow(dead_code)]
 mod node;
 mod os;
@@ -109,6 +109,30 @@ const BARS: &[Bar] = &[
         what: "tcp: 16 MiB, 8 at a time / iperf3",
         most: 1.11,
         run: tcp::sixteen_iperf,
+    },
+    Bar {
+        name: "tcp-peers-10",
+        what: "tcp: 8 B fragment with 10 peers / with 1",
+        most: 1.2,
+        run: tcp::ten_peers,
+    },
+    Bar {
+        name: "tcp-peers-100",
+        what: "tcp: 8 B fragment with 100 peers / with 1",
+        most: 1.2,
+        run: tcp::hundred_peers,
+    },
+    Bar {
+        name: "tcp-schedule",
+        what: "tcp: 10,000 x 1 MiB on hosts of 1:2:4 / ideal",
+        most: 1.2,
+        run: tcp::against_ideal,
+    },
+    Bar {
+        name: "tcp-memory",
+        what: "tcp: peak result memory of that / credits x 1 MiB",
+        most: 1.0,
+        run: tcp::peak_memory,
     },
     Bar {
         name: "tcp-kill",

@@ -103,6 +103,13 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// Bytes of this process's memory that are resident.
+pub(crate) fn resident() -> io::Result<usize> {
+    let text = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<usize>().ok()).unwrap_or(0);
+    Ok(pages * 4096)
+}
+
 /// A counter in the kernel that a thread can wait for; inherited by children.
 pub(crate) struct Event(i32);
 

@@ -16,6 +16,9 @@ use crate::sys::NRDMA_FRAGMENT_FAILED;
 pub(crate) const OUR_CPU: usize = 0;
 pub(crate) const THEIR_CPU: usize = 1;
 
+/// The result memory that may be outstanding at one host: with one buffer of that size nothing else is handed out.
+pub(crate) const ALONE: usize = 256 << 20;
+
 /// A responder process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
@@ -81,14 +84,27 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Runs `count` fragments, one after the other, and returns when each was handed out and received.
+    /// Runs `count` fragments, each handed out when the one before it was received; when that was.
     pub(crate) fn time(&self, probe: &Probe, kind: Kind, count: usize) -> Result<Times, Skipped> {
-        self.run(probe, kind, count, 1)
+        self.measure(probe, probe.bytes.max(ALONE), kind, count, 1)
     }
 
+    /// As `time`, with `limit` + 1 fragments under way, or as many as there are credits when it is 0.
     pub(crate) fn run(&self, probe: &Probe, kind: Kind, count: usize, limit: u64) -> Result<Times, Skipped> {
+        self.measure(probe, probe.bytes, kind, count, limit)
+    }
+
+    fn measure(
+        &self,
+        probe: &Probe,
+        capacity: usize,
+        kind: Kind,
+        count: usize,
+        limit: u64,
+    ) -> Result<Times, Skipped> {
         let job = Timed {
             probe,
+            capacity,
             start: Instant::now(),
             stamps: (0..count).map(|_| Stamp::default()).collect(),
             failure: OnceLock::new(),
@@ -165,6 +181,8 @@ struct Stamp {
 
 struct Timed<'a> {
     probe: &'a Probe,
+    /// Of a result buffer.
+    capacity: usize,
     start: Instant,
     stamps: Vec<Stamp>,
     failure: OnceLock<Failure>,
@@ -199,7 +217,7 @@ impl Job for Timed<'_> {
         }
         let buffer = match &self.probe.lent {
             Some(lent) => context.wrap(lent),
-            None => context.read_memory(self.probe.bytes),
+            None => context.read_memory(self.capacity),
         };
         self.stamp(index)?.handed.store(self.now(), Ordering::Relaxed);
         buffer.map_err(|why| self.failed(index, &why)).ok()
@@ -224,14 +242,13 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// A fragment's round trip: the median time from one result to the next, or from hand-out to result when that
-    /// is longer, as it is when several were under way at once.
+    /// A fragment's round trip: the median time from one result to the next. Only of fragments that ran one at a time.
     pub(crate) fn round_trip(&self) -> f64 {
         let mut received: Vec<f64> = self.spans.iter().map(|(_, received)| *received).collect();
         received.sort_by(f64::total_cmp);
         let mut periods: Vec<f64> =
             received.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).collect();
-        median(&mut periods).max(self.latency())
+        median(&mut periods)
     }
 
     /// The median time from hand-out to result.

@@ -3,19 +3,19 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::latency::{PINNED, tiny};
+use crate::latency::{PINNED, crowd, tiny};
 use crate::os;
 use crate::report::{Measured, Skipped, ratio, time};
 use crate::responder::Kind;
 use crate::rig::{OUR_CPU, Plan, Probe, Rig, THEIR_CPU};
-use crate::ucx;
+use crate::{schedule, ucx};
 
 const DOOR: &str = "127.0.0.1:0";
 const UCX_TLS: &str = "tcp,self";
 /// Results under way at a time.
 const AT_ONCE: u64 = 8;
 /// Bytes that each side of a ratio moves.
-const VOLUME: usize = 4 << 30;
+const VOLUME: usize = 2 << 30;
 const MIB: usize = 1 << 20;
 
 pub(crate) fn round_trip() -> Measured {
@@ -26,6 +26,22 @@ pub(crate) fn round_trip() -> Measured {
         let theirs = 2.0 * ucx::run(UCX_TLS, "ucp_am_lat", 8, 50_000, &[])?.typical;
         Ok((ours, theirs, format!("{} / {}", time(ours), time(theirs))))
     })
+}
+
+pub(crate) fn ten_peers() -> Measured {
+    crowd(DOOR, 10)
+}
+
+pub(crate) fn hundred_peers() -> Measured {
+    crowd(DOOR, 100)
+}
+
+pub(crate) fn against_ideal() -> Measured {
+    schedule::against_ideal_at(DOOR)
+}
+
+pub(crate) fn peak_memory() -> Measured {
+    schedule::peak_memory_at(DOOR)
 }
 
 /// The time that a result of that size takes when several are under way.

@@ -9,7 +9,7 @@ fail() {
     exit 1
 }
 
-for file in bin/nrdma include/nrdma/nrdma.h include/nrdma/nrdma.hpp include/nrdma/neuray.hpp; do
+for file in bin/nrdma include/nrdma/nrdma.h include/nrdma/nrdma.hpp include/nrdma/gpu_buffer.hpp include/nrdma/neuray.hpp; do
     [ -f "$file" ] || fail "$file is missing"
 done
 [ -x bin/nrdma ] || fail "bin/nrdma cannot be run"

@@ -98,3 +98,29 @@ AT(nrdma_job_class, execute_remote_bytes, 40);
 AT(nrdma_job_class, cancel, 48);
 AT(nrdma_job_class, destroy, 56);
 HOLDS(sizeof(nrdma_job_class) == 64);
+
+AT(nrdma_gpu_buffer_config, struct_size, 0);
+AT(nrdma_gpu_buffer_config, api, 8);
+AT(nrdma_gpu_buffer_config, frame_bytes, 16);
+AT(nrdma_gpu_buffer_config, alignment, 32);
+AT(nrdma_gpu_buffer_config, gpu_uuid, 48);
+AT(nrdma_gpu_buffer_config, cuda_context, 56);
+AT(nrdma_gpu_buffer_config, vk_get_instance_proc_addr, 88);
+AT(nrdma_gpu_buffer_config, vk_queue_families, 104);
+AT(nrdma_gpu_buffer_config, d3d12_device, 112);
+HOLDS(sizeof(nrdma_gpu_buffer_config) == 128);
+
+AT(nrdma_gpu_slot, address, 8);
+AT(nrdma_gpu_slot, host, 32);
+AT(nrdma_gpu_slot, native_offset, 56);
+HOLDS(sizeof(nrdma_gpu_slot) == 64);
+
+AT(nrdma_gpu_buffer_info, api, 8);
+AT(nrdma_gpu_buffer_info, total_bytes, 40);
+AT(nrdma_gpu_buffer_info, gpu_uuid, 64);
+AT(nrdma_gpu_buffer_info, note, 80);
+HOLDS(sizeof(nrdma_gpu_buffer_info) == 240);
+
+AT(nrdma_gpu_export, handle, 8);
+AT(nrdma_gpu_export, size, 24);
+HOLDS(sizeof(nrdma_gpu_export) == 32);

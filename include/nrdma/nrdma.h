@@ -44,6 +44,7 @@ struct nrdma_buffer;
 struct nrdma_context;
 struct nrdma_node;
 struct nrdma_writer;
+struct nrdma_gpu_buffer;
 
 /* The bytes of the buffer did not travel yet. */
 #define NRDMA_PATH_NONE 0
@@ -59,6 +60,56 @@ struct nrdma_writer;
 
 /* Copied by the processor. */
 #define NRDMA_PATH_COPIED 4
+
+/* No API; not one to ask for. */
+#define NRDMA_GPU_NONE 0
+
+/* Memory by the CUDA driver. */
+#define NRDMA_GPU_CUDA 1
+
+/* Memory of the host's Vulkan device, by VK_NV_external_memory_rdma. */
+#define NRDMA_GPU_VULKAN 2
+
+/* Memory of the host's D3D12 device, by NvAPI. */
+#define NRDMA_GPU_D3D12 3
+
+/* Main memory. */
+#define NRDMA_GPU_HOST_FALLBACK 4
+
+/* CUDA: PINNED on an integrated GPU, VMM when exports has FD or WIN32, else DEVICE. Vulkan, D3D12: DEVICE.
+   Host: PAGES. What was chosen is in the buffer's info, which never says AUTO. */
+#define NRDMA_MEMORY_AUTO 0
+
+/* cuMemAlloc with SYNC_MEMOPS, VkDeviceMemory of an RDMA_CAPABLE type, or NvAPI's committed buffer. */
+#define NRDMA_MEMORY_DEVICE 1
+
+/* cuMemCreate and cuMemMap with gpuDirectRDMACapable, read back. */
+#define NRDMA_MEMORY_VMM 2
+
+/* Main memory that the CPU, the GPU and the card reach. CUDA: cuMemHostAlloc, which is what Tegra's RDMA takes;
+   host: PAGES that cuMemHostRegister pinned. */
+#define NRDMA_MEMORY_PINNED 3
+
+/* Pages of our own in main memory, all of them touched; the card's SDK pins them. */
+#define NRDMA_MEMORY_PAGES 4
+
+/* Linux: for ibv_reg_dmabuf_mr, V4L2, DRM. Not for graphics: EGL refuses CUDA's dma-bufs. */
+#define NRDMA_EXPORT_DMA_BUF 1
+
+/* The same, forced through BAR1: for mlx5's Data Direct on machines with NVLink-C2C only. */
+#define NRDMA_EXPORT_DMA_BUF_PCIE 2
+
+/* Linux: an opaque descriptor, for cuMemImportFromShareableHandle. Vulkan does not see the same bytes in it. */
+#define NRDMA_EXPORT_FD 4
+
+/* Windows: an NT handle, for the same. */
+#define NRDMA_EXPORT_WIN32 8
+
+/* One allocation: slot i is slot 0 + i * stride; one handle, one registration (Rivermax, DPDK). */
+#define NRDMA_GPU_CONTIGUOUS 1
+
+/* Also memory that, in its driver's word, no card can reach (tests, staging). */
+#define NRDMA_GPU_ANY_MEMORY 2
 
 /* All fragments run on this host. */
 #define NRDMA_LOCAL 0
@@ -106,6 +157,9 @@ struct nrdma_writer;
 /* A peer was lost. */
 #define NRDMA_PEER_EVENT_LOST 3
 
+/* Equal pieces of memory, made and freed as one; see nrdma_gpu_buffer_create. */
+typedef struct nrdma_gpu_buffer nrdma_gpu_buffer;
+
 /* One process's membership; see nrdma_node_create. */
 typedef struct nrdma_node nrdma_node;
 
@@ -141,6 +195,122 @@ typedef int32_t nrdma_status;
 
 /* Which C++ compiler's layout an object has. */
 typedef int32_t nrdma_cxx_abi;
+
+/* A function pointer of any type: cast yours to it. ISO C has no void* for functions. */
+typedef void (*nrdma_proc)(void);
+
+/* What slots are to be. Start from NRDMA_GPU_BUFFER_CONFIG_INIT; 0 and NULL are the defaults. */
+typedef struct nrdma_gpu_buffer_config {
+    /* sizeof(nrdma_gpu_buffer_config) of the host. */
+    uint64_t struct_size;
+    /* NRDMA_GPU_CUDA, _VULKAN, _D3D12 or _HOST_FALLBACK; never replaced by another. */
+    int32_t api;
+    /* 1 to 65536. */
+    uint32_t slot_count;
+    /* Bytes that the card moves per slot: its SDK's figure, when it has one. */
+    uint64_t frame_bytes;
+    /* NRDMA_MEMORY_*; never replaced by another, except AUTO. */
+    int32_t memory;
+    /* NRDMA_GPU_CONTIGUOUS, NRDMA_GPU_ANY_MEMORY. */
+    uint32_t flags;
+    /* A power of two; 0 is 65536, which is also the least. */
+    uint64_t alignment;
+    /* NRDMA_EXPORT_* that nrdma_gpu_buffer_export must be able to make; refused here if it could not. */
+    uint32_t exports;
+    /* CUDA's ordinal, when gpu_uuid is NULL. */
+    int32_t cuda_device;
+    /* 16 bytes that pick the CUDA GPU: VkPhysicalDeviceIDProperties.deviceUUID is the same as CUDA's. */
+    const uint8_t *gpu_uuid;
+    /* A CUcontext to allocate in (FFmpeg's, an engine's own), which outlives the buffer; NULL is the GPU's primary
+       context, which is retained for as long as the buffer lives. */
+    void *cuda_context;
+    /* The host's VkInstance, of API version 1.1 or later; outlives the buffer. */
+    void *vk_instance;
+    /* Its VkPhysicalDevice. */
+    void *vk_physical_device;
+    /* Its VkDevice, made with VK_NV_external_memory_rdma and the feature externalMemoryRDMA; outlives the buffer. */
+    void *vk_device;
+    /* The host's vkGetInstanceProcAddr, cast. */
+    nrdma_proc vk_get_instance_proc_addr;
+    /* VkBufferUsageFlags; 0 is TRANSFER_SRC | TRANSFER_DST | STORAGE_BUFFER. */
+    uint32_t vk_buffer_usage;
+    /* How many vk_queue_families there are; up to 1 is exclusive use. */
+    uint32_t vk_queue_family_count;
+    /* Queue families that use the buffers at the same time. */
+    const uint32_t *vk_queue_families;
+    /* The host's ID3D12Device; retained. */
+    void *d3d12_device;
+    /* The node that the memory is of, for linked adapters; 0 is the first. */
+    uint32_t d3d12_creation_node_mask;
+    /* The nodes that see it; 0 is only that one. */
+    uint32_t d3d12_visible_node_mask;
+} nrdma_gpu_buffer_config;
+
+/* A buffer in figures. */
+typedef struct nrdma_gpu_buffer_info {
+    /* sizeof(nrdma_gpu_buffer_info) of the host. */
+    uint64_t struct_size;
+    /* NRDMA_GPU_*, as asked for. */
+    int32_t api;
+    /* NRDMA_MEMORY_*, never AUTO. */
+    int32_t memory;
+    /* Slots. */
+    uint32_t slot_count;
+    /* As asked for. */
+    uint32_t flags;
+    /* As asked for. */
+    uint64_t frame_bytes;
+    /* From one slot to the next with NRDMA_GPU_CONTIGUOUS, else 0. */
+    uint64_t stride;
+    /* Bytes of memory taken: what pinning all of it asks of BAR1. */
+    uint64_t total_bytes;
+    /* CUDA's ordinal; -1 without CUDA. */
+    int32_t cuda_device;
+    /* The driver's word: 1 cards can reach it, 0 not, -1 it does not say. The proof is a transfer: write, let the
+       card move it, read. */
+    int32_t rdma_capable;
+    /* 1: call nrdma_gpu_buffer_flush between "the card is done" and the GPU's first read. */
+    uint32_t needs_flush;
+    /* 0. */
+    uint32_t reserved;
+    /* The GPU's; zero when unknown. */
+    uint8_t gpu_uuid[16];
+    /* One sentence: what AUTO chose and why; "" when there was nothing to choose. */
+    char note[160];
+} nrdma_gpu_buffer_info;
+
+/* One slot. The three addresses name the same bytes; 0 or NULL where that side cannot reach them. */
+typedef struct nrdma_gpu_slot {
+    /* sizeof(nrdma_gpu_slot) of the library; 0 in the empty slot. */
+    uint64_t struct_size;
+    /* For the card's SDK: CUdeviceptr, VkRemoteAddressNV, BAR1 address, or host pointer. */
+    uint64_t address;
+    /* Bytes from address on that are this slot's alone: at least frame_bytes, whole units of 64 KiB. */
+    uint64_t size;
+    /* For GPU code: CUdeviceptr, VkDeviceAddress (with SHADER_DEVICE_ADDRESS in vk_buffer_usage), or
+       D3D12_GPU_VIRTUAL_ADDRESS. */
+    uint64_t gpu_va;
+    /* For the CPU. */
+    void *host;
+    /* VkBuffer, ID3D12Resource* or CUmemGenericAllocationHandle: borrowed, dies with the buffer. */
+    uint64_t native;
+    /* VkDeviceMemory. */
+    uint64_t native_memory;
+    /* Of this slot inside native. */
+    uint64_t native_offset;
+} nrdma_gpu_slot;
+
+/* A handle for another API or process. */
+typedef struct nrdma_gpu_export {
+    /* sizeof(nrdma_gpu_export) of the host. */
+    uint64_t struct_size;
+    /* A descriptor or HANDLE: the caller's, to close. It keeps the memory alive, not the slot's addresses. */
+    intptr_t handle;
+    /* Of the slot in it (ibv_reg_dmabuf_mr's offset). */
+    uint64_t offset;
+    /* Of the whole handle. */
+    uint64_t size;
+} nrdma_gpu_export;
 
 /* Runs body(arg) and catches what it throws: 0, or 1 with the exception's text in `what`. */
 typedef int32_t (*nrdma_guard_fn)(void (*body)(void *arg), void *arg, char *what, uint64_t capacity);
@@ -705,6 +875,75 @@ NRDMA_API uint32_t nrdma_version(void);
 /* The library's version as text, "0.1.0"; static. */
 NRDMA_API const char *nrdma_version_string(void);
 
+/* Makes slots: all or none. On failure *out is NULL and nrdma_last_error() says what to do. No API but the one
+   asked for is ever tried, and no kind of memory but the one asked for, except for AUTO; a refusal is logged at
+   DEBUG only, so that a host may try several configs in turn. Any thread, with any or no CUDA context current. */
+NRDMA_API
+nrdma_status nrdma_gpu_buffer_create(const struct nrdma_gpu_buffer_config *config,
+                                     struct nrdma_gpu_buffer **out);
+
+/* Frees all slots. NULL is fine. Before it, the card must let go: stop its stream, unlock or deregister, close
+   what was exported and is no longer used. Any thread, with any or no CUDA context current; never fails, and
+   leaves nrdma_last_error() alone. */
+NRDMA_API void nrdma_gpu_buffer_destroy(struct nrdma_gpu_buffer *buffer);
+
+/* What was made. */
+NRDMA_API
+nrdma_status nrdma_gpu_buffer_get_info(const struct nrdma_gpu_buffer *buffer,
+                                       struct nrdma_gpu_buffer_info *info);
+
+/* A slot, which stays as it is until the buffer is destroyed; an empty one (all zero) when there is none of that
+   number or the buffer is NULL, never NULL. */
+NRDMA_API
+const struct nrdma_gpu_slot *nrdma_gpu_buffer_slot(const struct nrdma_gpu_buffer *buffer,
+                                                   uint64_t index);
+
+/* A new handle to a slot's memory. `type` is one NRDMA_EXPORT_* that the config's exports had. Slots of a
+   contiguous ring share one allocation: the handle is of all of it, and the slot begins at `offset`. */
+NRDMA_API
+nrdma_status nrdma_gpu_buffer_export(const struct nrdma_gpu_buffer *buffer,
+                                     uint64_t index,
+                                     uint32_t type,
+                                     struct nrdma_gpu_export *out);
+
+/* Copies from CPU memory into a slot; complete for the card on return. For tests and probes, not for frames.
+   NRDMA_NOT_SUPPORTED by Vulkan and D3D12. */
+NRDMA_API
+nrdma_status nrdma_gpu_buffer_write(struct nrdma_gpu_buffer *buffer,
+                                    uint64_t index,
+                                    uint64_t offset,
+                                    const void *source,
+                                    uint64_t size);
+
+/* Copies from a slot into CPU memory. Otherwise as nrdma_gpu_buffer_write. */
+NRDMA_API
+nrdma_status nrdma_gpu_buffer_read(struct nrdma_gpu_buffer *buffer,
+                                   uint64_t index,
+                                   uint64_t offset,
+                                   void *target,
+                                   uint64_t size);
+
+/* After the card reported a frame and before GPU work reads it. Costs nothing where the GPU orders the card's
+   writes itself (info.needs_flush is 0). Any thread. */
+NRDMA_API nrdma_status nrdma_gpu_buffer_flush(struct nrdma_gpu_buffer *buffer);
+
+/* Whether nrdma_gpu_buffer_create would work, without taking memory. `total_bytes` (may be NULL) gets what it
+   would take, 0 when it would not; `reason` (may be NULL) why not, or what AUTO would choose. */
+NRDMA_API
+nrdma_status nrdma_gpu_buffer_probe(const struct nrdma_gpu_buffer_config *config,
+                                    uint64_t *total_bytes,
+                                    char *reason,
+                                    uint64_t capacity);
+
+/* How many frames a ring should hold: `full`, or `large` when `full` of them would take more than half of that
+   GPU's BAR1, which is what cards see of its memory. When that is unknown (no NVML), or cuda_device is below 0:
+   `large` from 32 MiB a frame on. Never fails. */
+NRDMA_API
+uint32_t nrdma_gpu_ring_depth(int32_t cuda_device,
+                              uint64_t frame_bytes,
+                              uint32_t full,
+                              uint32_t large);
+
 /* Gives nrdma a function, compiled in the host, that catches the host's exceptions; nrdma.hpp calls this.
    The first one stays, and its module is kept loaded. */
 NRDMA_API void nrdma_donate_guard(nrdma_guard_fn guard);
@@ -855,6 +1094,13 @@ NRDMA_API nrdma_status nrdma_writer_flush(struct nrdma_writer *writer);
       NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 #define NRDMA_JOB_CLASS_INIT \
     { sizeof(nrdma_job_class), NULL, NRDMA_CXX_ABI_HOST, 0, NULL, NULL, NULL, NULL, NULL }
+#define NRDMA_GPU_BUFFER_CONFIG_INIT \
+    { sizeof(nrdma_gpu_buffer_config), NRDMA_GPU_NONE, 0, 0, NRDMA_MEMORY_AUTO, 0, 0, 0, 0, NULL, NULL, NULL, \
+      NULL, NULL, (nrdma_proc)0, 0, 0, NULL, NULL, 0, 0 }
+#define NRDMA_GPU_BUFFER_INFO_INIT \
+    { sizeof(nrdma_gpu_buffer_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, { 0 } }
+#define NRDMA_GPU_EXPORT_INIT \
+    { sizeof(nrdma_gpu_export), -1, 0, 0 }
 
 /* The API version of the host's neuray headers, as far as the compiler finds them; else that of neuray.hpp. */
 #if defined(__cplusplus) && defined(__has_include)

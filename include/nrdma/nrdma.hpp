@@ -12,6 +12,7 @@
 #define NRDMA_NRDMA_HPP
 
 #include <nrdma/nrdma.h>
+#include <nrdma/gpu_buffer.hpp>
 #include <nrdma/neuray.hpp>
 
 #include <type_traits>

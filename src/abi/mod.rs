@@ -12,6 +12,8 @@ pub mod error;
 pub(crate) mod execution_context;
 pub(crate) mod foreign;
 pub(crate) mod fork;
+pub mod gpu_buffer;
+pub mod gpu_config;
 pub mod guard;
 pub mod interface;
 pub mod job;

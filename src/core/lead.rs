@@ -28,6 +28,8 @@ const POLLS: u32 = 16;
 const MOMENT: Duration = Duration::from_micros(50);
 /// The same with links that are the system's to watch: telling it to, and being woken by it, costs more.
 const FAR_MOMENT: Duration = Duration::from_micros(200);
+/// Rounds without anything new after which a link counts as quiet.
+const QUIET: u32 = 64;
 /// So many short absences in a row, and the next is expected to be short, too.
 const TRUST: u32 = 8;
 /// How often the progress thread looks whether who left for a moment is back.
@@ -88,10 +90,19 @@ struct Warm {
     peer: Arc<Peer>,
     active: bool,
     last: Instant,
+    /// Rounds in which it had nothing.
+    rounds: u32,
 }
 
 struct Hot {
+    /// Those that had something lately come first.
     links: Vec<Warm>,
+    /// How many those are: they are polled in every round, of the others one, in turn. So a fragment costs the
+    /// same however many others are connected.
+    busy: usize,
+    turn: usize,
+    /// The next round looks at all.
+    all: bool,
     spin: Spin,
     ready: Vec<u64>,
     /// When the last leader left.
@@ -107,6 +118,51 @@ struct Hot {
 }
 
 impl Hot {
+    /// Keeps the links that `keep` says; none counts as busy then, until the next round, which looks at all.
+    fn retain(&mut self, keep: impl FnMut(&mut Warm) -> bool) {
+        self.links.retain_mut(keep);
+        self.busy = 0;
+        self.all = true;
+    }
+
+    /// Takes what has arrived on one link; how much it was.
+    fn poll(&mut self, at: usize) -> usize {
+        let Some(warm) = self.links.get_mut(at) else { return 0 };
+        let found = warm.peer.poll(BATCH);
+        if found == 0 {
+            warm.rounds = warm.rounds.saturating_add(1);
+            return 0;
+        }
+        warm.active |= warm.peer.take_lively();
+        warm.rounds = 0;
+        if at >= self.busy {
+            self.links.swap(at, self.busy);
+            self.busy += 1;
+        }
+        found
+    }
+
+    /// Polls the busy links, and one of the others.
+    fn round(&mut self) -> usize {
+        let mut found = 0;
+        let mut at = 0;
+        while at < self.busy {
+            found += self.poll(at);
+            match self.links.get(at).is_some_and(|warm| warm.rounds >= QUIET) {
+                true => {
+                    self.busy -= 1;
+                    self.links.swap(at, self.busy);
+                }
+                false => at += 1,
+            }
+        }
+        if std::mem::take(&mut self.all) {
+            return found + (self.busy..self.links.len()).map(|at| self.poll(at)).sum::<usize>();
+        }
+        self.turn = if self.turn + 1 < self.links.len() { (self.turn + 1).max(self.busy) } else { self.busy };
+        found + self.poll(self.turn)
+    }
+
     /// Learns from how long nobody led, when the clock is looked at anyway: that costs, too.
     fn note_absence(&mut self, now: Instant) {
         let Some(left) = self.left.take() else { return };
@@ -131,6 +187,8 @@ pub(crate) struct Lead {
     /// Links that became busy since the leader last looked.
     warmed: Mutex<Vec<Arc<Peer>>>,
     any_warmed: AtomicBool,
+    /// Peers died since the dead were last let go.
+    any_dead: AtomicBool,
     hot: Mutex<Hot>,
     waiter: Arc<dyn Waiter>,
     sweeps: AtomicU64,
@@ -162,8 +220,12 @@ impl Lead {
             followers: Mutex::new(Vec::new()),
             warmed: Mutex::new(Vec::new()),
             any_warmed: AtomicBool::new(false),
+            any_dead: AtomicBool::new(false),
             hot: Mutex::new(Hot {
                 links: Vec::new(),
+                busy: 0,
+                turn: 0,
+                all: false,
                 spin: Spin::new(),
                 ready: Vec::new(),
                 left: None,
@@ -200,19 +262,27 @@ impl Lead {
     /// Forgets all links, at the node's end.
     pub(crate) fn clear(&self) {
         self.warmed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.any_dead.store(true, Ordering::SeqCst);
         // A thread that is stuck may lead for ever.
         if let Ok(mut hot) = self.hot.try_lock() {
-            hot.links.clear();
+            hot.retain(|_| false);
         }
     }
 
     /// Lets go of links whose peers are gone.
     pub(crate) fn forget_dead(&self) {
         self.warmed.lock().unwrap_or_else(PoisonError::into_inner).retain(|peer| peer.is_alive());
+        self.any_dead.store(true, Ordering::SeqCst);
         match self.hot.try_lock() {
-            Ok(mut hot) => hot.links.retain(|warm| warm.peer.is_alive()),
+            Ok(mut hot) => self.let_dead_go(&mut hot),
             // The leader does it itself before it sleeps.
             Err(_) => self.waiter.wake(),
+        }
+    }
+
+    fn let_dead_go(&self, hot: &mut Hot) {
+        if self.any_dead.load(Ordering::Relaxed) && self.any_dead.swap(false, Ordering::SeqCst) {
+            hot.retain(|warm| warm.peer.is_alive());
         }
     }
 
@@ -238,7 +308,7 @@ impl Lead {
         }
         let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
         let polled = std::mem::take(&mut hot.quietly);
-        let leading = Leading { lead: self, progress, hot };
+        let mut leading = Leading { lead: self, progress, hot };
         if !polled {
             leading.begin();
         }
@@ -314,10 +384,11 @@ impl Lead {
 }
 
 impl Leading<'_> {
-    fn begin(&self) {
+    fn begin(&mut self) {
         for warm in &self.hot.links {
             warm.peer.link.attention(Attention::Polled);
         }
+        self.hot.all = true;
     }
 
     /// Polls, spins and sleeps until `done` or `deadline`; whether it is done.
@@ -390,16 +461,11 @@ impl Leading<'_> {
                 peer.polled.store(true, Ordering::Release);
                 peer.link.attention(Attention::Polled);
                 self.hot.far |= peer.link.caps().in_place;
-                self.hot.links.push(Warm { peer, active: true, last: Instant::now() });
+                self.hot.links.push(Warm { peer, active: true, last: Instant::now(), rounds: 0 });
             }
+            self.hot.all = true;
         }
-        let mut found = 0;
-        for warm in &mut self.hot.links {
-            let n = warm.peer.poll(BATCH);
-            warm.active |= n > 0 && warm.peer.take_lively();
-            found += n;
-        }
-        found
+        self.hot.round()
     }
 
     fn sleep(
@@ -437,7 +503,7 @@ impl Leading<'_> {
     fn cool(&mut self, now: Instant) -> bool {
         self.hot.cooled = now;
         let mut waiting = self.lead.any_warmed.load(Ordering::Acquire);
-        self.hot.links.retain_mut(|warm| {
+        self.hot.retain(|warm| {
             if std::mem::take(&mut warm.active) {
                 warm.last = now;
             }
@@ -485,7 +551,7 @@ impl Drop for Leading<'_> {
         // First, so that the progress thread looks itself at what rings from here on. Who takes the lead now
         // waits for our lock and then polls.
         self.lead.taken.store(false, Ordering::SeqCst);
-        self.hot.links.retain(|warm| warm.peer.is_alive());
+        self.lead.let_dead_go(&mut self.hot);
         let next = self.lead.followers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if next.is_none() && self.step_out() {
             return;

@@ -162,10 +162,13 @@ impl Node {
         if control.is_remote() {
             self.check_trust(address)?;
         }
+        let passage = self.passing.enter(control.as_ref());
         let claim = Claim::new(self);
-        let agreed = self.shake_hands(control.as_mut(), deadline, &claim, handshake::connect)?;
-        let peer = self.admit_link(agreed, control, deadline)?;
-        drop(claim);
+        let agreed = self.shake_hands(control.as_mut(), deadline, &claim, handshake::connect);
+        let peer = agreed.and_then(|agreed| self.admit_link(agreed, control, deadline));
+        // A node that ends hangs up on its own.
+        let peer = peer.map_err(|error| self.check_running().err().unwrap_or(error))?;
+        drop((claim, passage));
         // So that both ends know each other when this returns.
         if let Err(error) = peer.wait_answer(deadline) {
             self.leave(&peer);
@@ -204,7 +207,6 @@ impl Node {
             host_id: self.host_id(),
             credits: u32::try_from(self.config.workers).map_or(u32::MAX, |n| if n == 0 { 0 } else { n + 1 }),
             classes: self.class_ids(),
-            process: [0; 16],
         };
         let cookie;
         let policy = match &self.config.token {
@@ -224,12 +226,9 @@ impl Node {
     fn admit_link(
         self: &Arc<Self>,
         agreed: Agreed,
-        control: Box<dyn Control>,
+        mut control: Box<dyn Control>,
         deadline: Instant,
     ) -> Result<Arc<Peer>> {
-        let Some(engine) = self.backends.engines.get(agreed.engine) else {
-            return Err(Error::protocol("the other end chose an engine that was not offered"));
-        };
         let address = control.address();
         let token = self.next();
         let seat = Seat {
@@ -238,18 +237,12 @@ impl Node {
             progress: Arc::clone(&self.progress),
             direct: Arc::clone(self) as Arc<dyn Direct>,
         };
-        let link = engine.attach(&agreed.session, control, &seat, deadline)?;
-        let better: Vec<String> =
-            agreed.why_not.iter().map(|(engine, why)| format!("{engine} not: {why}")).collect();
-        log::info!(
-            "host {} ({}) connected by {}{}{}",
-            agreed.peer.host_id,
-            agreed.peer.name,
-            link.engine(),
-            if better.is_empty() { "" } else { "; " },
-            better.join("; ")
-        );
-        let Hello { name, instance, host_id, credits, classes, .. } = agreed.peer;
+        let Agreed { peer, session, rounds } = agreed;
+        let outcome = rounds.meet(control.as_mut(), &session, &seat, deadline)?;
+        let link = outcome.met.start(control)?;
+        let better = outcome.why_not.iter().map(|(engine, why)| format!("; {engine} not: {why}"));
+        let Hello { name, instance, host_id, credits, classes } = peer;
+        log::info!("host {host_id} ({name}) connected by {}{}", link.engine(), better.collect::<String>());
         self.join(Identity { host_id, name, address, instance, credits, classes }, token, link)
     }
 
@@ -349,6 +342,7 @@ impl Node {
             let deadline = Instant::now() + handshake::TIME_LIMIT.min(node.config.connect_timeout);
             let from = control.address();
             survive("the thread of a new connection", || {
+                let _passage = node.passing.enter(control.as_ref());
                 let claim = Claim::new(&node);
                 let proven = match control.claim(deadline) {
                     Ok(true) => Ok(None),
@@ -364,13 +358,19 @@ impl Node {
                     Ok(None) => Ok(()),
                     Err(error) => Err(error),
                 };
-                if let Err(error) = joined {
+                if let Err(error) = joined
+                    && node.check_running().is_ok()
+                {
                     node.complain(&from, &error);
                 }
             });
         };
-        if let Err(error) = std::thread::Builder::new().name("nrdma-hello".into()).spawn(greeting) {
-            log::warn!("no thread for a new connection: {error}");
+        match std::thread::Builder::new().name("nrdma-hello".into()).spawn(greeting) {
+            Ok(thread) => self.passing.keep(thread),
+            Err(error) => self.complain(
+                "a stranger",
+                &Error::new(Kind::OutOfMemory, format!("no thread for a new connection: {error}")),
+            ),
         }
     }
 

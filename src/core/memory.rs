@@ -3,8 +3,7 @@ use std::sync::Arc;
 
 use super::error::Result;
 
-/// What is sent to a peer so that it can map a block: a file descriptor.
-pub(crate) type Share = std::os::fd::OwnedFd;
+pub(crate) use super::source::Share;
 
 /// Whose memory a block is and who can reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

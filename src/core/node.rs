@@ -13,8 +13,10 @@ use super::home::{Home, Shared};
 use super::job::{Class, Job, Mode, Spec, class_text};
 use super::lead::Lead;
 use super::memory::{Memory, Span};
+use super::passing::Passing;
 use super::peer::Peer;
 use super::pool::Pool;
+use super::preference;
 use super::registry::Registered;
 use super::run::Run;
 use super::scheduler::{self, Work, inside_callback};
@@ -104,6 +106,7 @@ pub(crate) struct Node {
     pub(super) claims: Mutex<Vec<(u32, u64)>>,
     next: AtomicU64,
     pub(super) strangers: AtomicU32,
+    pub(super) passing: Passing,
     /// When a connection that came to nothing was last logged, and how many were not.
     pub(super) complaints: Mutex<(Option<Instant>, u64)>,
     pub(super) callback: RwLock<Option<PeerCallback>>,
@@ -143,7 +146,7 @@ fn pool(
 impl Node {
     /// A node that listens to nothing and is connected to nobody.
     pub(crate) fn create(config: Config, mut backends: Backends, make: Make) -> Result<Arc<Self>> {
-        backends.engines = choose_engines(&backends.engines, &config.transports)?;
+        backends.engines = preference::engines(&backends.engines, &config.transports)?;
         let [a, b] = halves((backends.random)()?);
         let host_id = match config.host_id {
             0 => u32::try_from(b & 0x7fff_ffff).unwrap_or(1).max(1),
@@ -183,6 +186,7 @@ impl Node {
             claims: Mutex::default(),
             next: AtomicU64::new(1),
             strangers: AtomicU32::new(0),
+            passing: Passing::default(),
             complaints: Mutex::default(),
             callback: RwLock::default(),
             life: AtomicU32::new(Life::Running as u32),
@@ -470,7 +474,7 @@ impl Node {
     /// Threads of the node.
     pub(crate) fn threads(&self) -> u64 {
         let progress = u64::from(lock(&self.progress_thread).is_some());
-        (self.executors.threads() + self.deliverers.threads()) as u64 + progress
+        (self.executors.threads() + self.deliverers.threads() + self.passing.threads()) as u64 + progress
     }
 
     // ---- the end
@@ -486,6 +490,7 @@ impl Node {
         }
         let listeners = std::mem::take(&mut *lock(&self.listeners));
         listeners.into_values().for_each(|listener| self.progress.unwatch(listener.source()));
+        self.passing.cut();
         for run in self.runs() {
             run.stop(shut_down());
         }
@@ -507,14 +512,16 @@ impl Node {
             // A panic there was caught and logged.
             let _ = thread.join();
         }
+        // Nobody makes new ones any more; what they still do may be work for deliverers.
+        let passing = self.passing.join(deadline);
         self.deliverers.stop();
         let deliverers = self.deliverers.join(deadline);
         self.lead.clear();
         if executors == 0 {
             self.executors.clear();
         }
-        if jobs + executors + deliverers > 0 {
-            return Err(self.stuck(jobs, executors, deliverers));
+        if jobs + executors + deliverers + passing > 0 {
+            return Err(self.stuck(jobs, executors, deliverers, passing));
         }
         self.life.store(Life::Stopped as u32, Ordering::Release);
         Ok(())
@@ -535,11 +542,12 @@ impl Node {
         }
     }
 
-    fn stuck(&self, jobs: usize, executors: usize, deliverers: usize) -> Error {
+    fn stuck(&self, jobs: usize, executors: usize, deliverers: usize, passing: usize) -> Error {
         let stats = self.shared.stats();
         let text = format!(
-            "the node did not end in time: {jobs} jobs, {executors} executors ({} inside callbacks) and \
-             {deliverers} deliverers ({} inside callbacks) are left, {} buffers are out",
+            "the node did not end in time: {jobs} jobs, {executors} executors ({} inside callbacks), \
+             {deliverers} deliverers ({} inside callbacks) and {passing} new connections are left, {} buffers \
+             are out",
             self.executors.busy(),
             self.deliverers.busy(),
             stats.live_buffers
@@ -575,27 +583,4 @@ fn halves(bytes: [u8; 16]) -> [u64; 2] {
     let low = u64::try_from(word & u128::from(u64::MAX)).unwrap_or_default();
     let high = u64::try_from(word >> 64).unwrap_or_default();
     [low.max(1), high]
-}
-
-/// The engines that the names allow, in their order.
-fn choose_engines(all: &[Arc<dyn Engine>], names: &[String]) -> Result<Vec<Arc<dyn Engine>>> {
-    if names.is_empty() {
-        return Ok(all.to_vec());
-    }
-    const KNOWN: [&str; 4] = ["inproc", "shm", "ucx", "tcp"];
-    if let Some(odd) = names.iter().find(|name| !KNOWN.contains(&name.as_str())) {
-        return Err(Error::invalid(format!("transport '{odd}' is not one of {}", KNOWN.join(", "))));
-    }
-    let chosen: Vec<_> =
-        names.iter().filter_map(|name| all.iter().find(|engine| engine.name() == name)).cloned().collect();
-    if chosen.is_empty() {
-        let have: Vec<&str> = all.iter().map(|engine| engine.name()).collect();
-        let text = format!(
-            "none of the transports '{}' is in this build, which has {}",
-            names.join(","),
-            have.join(", ")
-        );
-        return Err(Error::new(Kind::NotSupported, text));
-    }
-    Ok(chosen)
 }

@@ -18,6 +18,8 @@ use super::wire::frame::{Frame, Target, Uuid};
 
 /// Bytes that the progress thread copies itself; more are copied by a deliverer, so that its rounds go on.
 const COPY_AT_ONCE: usize = 64 << 10;
+/// Sending that many bytes takes longer than waking a thread that goes on with other work meanwhile.
+const LONG: usize = 256 << 10;
 /// Regions that a peer may have announced at a time.
 const MOST_WINDOWS: usize = 65_536;
 /// Jobs that a peer may have open here at a time.
@@ -175,6 +177,13 @@ impl Peer {
 
     /// Sends a span's bytes to a place, waiting for room as often as it takes. The span may then be reused.
     pub(crate) fn put(self: &Arc<Self>, place: Place, span: &Span) -> Result<()> {
+        match span.len < LONG {
+            true => self.put_all(place, span),
+            false => self.node.meanwhile(|| self.put_all(place, span)),
+        }
+    }
+
+    fn put_all(self: &Arc<Self>, place: Place, span: &Span) -> Result<()> {
         let mut sent = 0;
         while sent < span.len {
             if !self.is_alive() {

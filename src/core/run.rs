@@ -333,7 +333,10 @@ impl Run {
         }
         self.see_hosts(state);
         let State { next, retry, tries, shares, calling, .. } = state;
-        let alone = !self.job.runs_here() && shares.iter().filter(|share| self.is_able(share)).count() < 2;
+        // Looked at only when something failed: it takes a look at every host.
+        let alone = !retry.is_empty()
+            && !self.job.runs_here()
+            && shares.iter().filter(|share| self.is_able(share)).count() < 2;
         let all = self.spec.mode != Mode::Cluster;
         for share in shares.iter_mut().take_while(|share| all || share.able) {
             let full = share.in_flight >= self.credits(&share.peer) || share.bytes >= BYTES_IN_FLIGHT;

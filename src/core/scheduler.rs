@@ -316,6 +316,22 @@ impl Node {
         }
     }
 
+    /// Runs `body`, in which the calling thread mostly waits for another host: a spare may have its place meanwhile.
+    pub(crate) fn meanwhile<R>(&self, body: impl FnOnce() -> R) -> R {
+        struct Back<'a>(&'a Pool<Work>);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                AWAY.set(false);
+                self.0.unblock();
+            }
+        }
+        let Some(pool) = self.own_pool() else { return body() };
+        AWAY.set(true);
+        pool.block();
+        let _back = Back(pool);
+        body()
+    }
+
     /// Waits until a link has room. Nobody wakes us for that: we poll, or look now and then.
     pub(crate) fn wait_for_room(&self, room: &mut dyn FnMut() -> bool) {
         while !room() {

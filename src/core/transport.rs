@@ -1,13 +1,16 @@
 //! What an engine must offer to carry frames and result bytes between two nodes.
 //!
 //! Control first: a [`Control`] channel connects two processes, both ends prove themselves and exchange
-//! hellos (`core::wire::handshake`), then the best [`Engine`] both have turns the channel into a [`Link`].
+//! hellos with what each [`Engine`] offers (`core::wire::handshake`), then the best one by which they can meet
+//! (`core::wire::meeting`) makes the [`Link`].
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::Result;
 use super::memory::{Share, Span};
+pub(crate) use super::source::Source;
 pub(crate) use super::wire::channel::{ChannelProof, Sealer, TAG_BYTES};
+pub(crate) use super::wire::meeting::Meeting;
 
 /// The largest frame a link carries.
 pub(crate) const MAX_FRAME: usize = 2048;
@@ -138,12 +141,12 @@ pub(crate) trait Link: Send + Sync {
 pub(crate) trait Waiter: Send + Sync {
     /// Adds a descriptor to wait for. `edge`: an eventfd that is never read (each write wakes once); else
     /// level-triggered readability and hang-up.
-    fn watch(&self, fd: i32, token: u64, edge: bool) -> Result<()>;
+    fn watch(&self, source: Source, token: u64, edge: bool) -> Result<()>;
     /// Watches a descriptor, or changes what it is watched for: always hang-up, and as told whether it can be
     /// read or written (all level-triggered).
-    fn watch_for(&self, fd: i32, token: u64, read: bool, write: bool) -> Result<()>;
+    fn watch_for(&self, source: Source, token: u64, read: bool, write: bool) -> Result<()>;
     /// Removes a descriptor; call before it is closed.
-    fn unwatch(&self, fd: i32);
+    fn unwatch(&self, source: Source);
     /// Sleeps; tokens of what became ready are appended, each once. A `wake` before the call makes it return at once.
     fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>);
     /// Wakes the sleeper, or the next one.
@@ -181,6 +184,10 @@ pub(crate) trait Control: Send {
     fn own_uid(&self) -> u32;
     /// The address in words, for logs and peer info.
     fn address(&self) -> String;
+    /// Whether it carries descriptors.
+    fn carries_shares(&self) -> bool {
+        false
+    }
     /// Whether the other end may be on another host.
     fn is_remote(&self) -> bool {
         false
@@ -194,8 +201,17 @@ pub(crate) trait Control: Send {
     fn claim(&mut self, _deadline: Instant) -> Result<bool> {
         Ok(false)
     }
+    /// By which another thread ends it.
+    fn breaker(&self) -> Arc<dyn Breaker>;
     /// Gives up the descriptor itself.
     fn into_share(self: Box<Self>) -> Share;
+}
+
+/// Ends a control channel that another thread has: whoever waits there gets an error at once, and the other end
+/// sees a hang-up. Without effect once the channel is dropped or was given up.
+pub(crate) trait Breaker: Send + Sync {
+    /// Hangs up.
+    fn cut(&self);
 }
 
 /// A listening address; dropping it stops listening and removes what it left in the file system.
@@ -206,8 +222,8 @@ pub(crate) trait Listener: Send + Sync {
     fn is_exposed(&self) -> bool {
         false
     }
-    /// The descriptor to watch for readability.
-    fn source(&self) -> i32;
+    /// What to watch for readability.
+    fn source(&self) -> Source;
     /// Takes one waiting connection, or None when there is none (any more).
     fn accept(&self) -> Result<Option<Box<dyn Control>>>;
 }
@@ -235,23 +251,53 @@ pub(crate) struct Session {
     pub(crate) id: [u8; 16],
     /// Key for channels of this session, derived in the handshake.
     pub(crate) key: [u8; 32],
-    /// Both nodes live in this process.
-    pub(crate) same_process: bool,
 }
 
-/// An engine: turns an authenticated control channel into a link.
+/// The longest offer.
+pub(crate) const MAX_OFFER: usize = 512;
+
+/// An engine: a way to carry frames and bytes between two nodes that have proved themselves.
+///
+/// How two nodes come to use one:
+///
+/// 1. Both ends call [`Engine::offer`] of each of their engines. The offers travel in the hellos, sealed: what a
+///    peer reads there was said by somebody who knows the secret.
+/// 2. The listener's end calls [`Candidate::unfit`] with the connector's offer, and sends the list of those that
+///    are left, in its own order of preference. The connector's end calls it when the engine's turn comes.
+/// 3. For one after the other both ends call [`Candidate::meet`] at the same time. When both say that they have
+///    met, both call [`Met::start`], and the link is there. When either fails, both go on to the next.
+///
+/// Whatever a candidate holds it gives up when it is dropped: it may be dropped at any of these steps.
 pub(crate) trait Engine: Send + Sync {
     /// `inproc`, `shm`, ...; the order in `backends` is the order of preference.
     fn name(&self) -> &'static str;
-    /// Why this engine cannot serve this session (other process, no memfd, ...), or None when it can. Both ends
-    /// must say None.
-    fn unfit(&self, session: &Session, control: &dyn Control) -> Option<String>;
-    /// Both ends call this after they agreed; blocks until the link is up or `deadline`.
-    fn attach(
-        &self,
-        session: &Session,
-        control: Box<dyn Control>,
-        seat: &Seat,
-        deadline: Instant,
-    ) -> Result<Arc<dyn Link>>;
+    /// This engine's part in one connection. Err: why it cannot serve here, in words that both ends log. Must not
+    /// wait: it is called for each connection, also for those that will use another engine.
+    fn offer(&self, session: &Session, control: &dyn Control) -> Result<Box<dyn Candidate>>;
+}
+
+/// An engine's part in one connection, until both ends have met.
+pub(crate) trait Candidate: Send {
+    /// What the same engine at the other end needs to know, at most [`MAX_OFFER`] bytes: a version, how to find
+    /// us, what we have. It may be read by others on the way.
+    fn offer(&self) -> &[u8] {
+        &[]
+    }
+    /// Why this one cannot serve with the peer's offer, in words, or None. The peer's offer is its word only:
+    /// nothing in it is used as a path, size or index without a look at it.
+    fn unfit(&self, _theirs: &[u8]) -> Option<String> {
+        None
+    }
+    /// Gets everything ready that may fail: memory, connections, proofs. Err: not this one, because. A peer that
+    /// waits in [`Meeting::hear`] learns of it at once, so wait there wherever possible; waits of other kinds end
+    /// at [`Meeting::deadline`]. Ok is only a proposal: the other end may still say no.
+    fn meet(self: Box<Self>, meeting: &mut Meeting<'_, '_>) -> Result<Box<dyn Met>>;
+}
+
+/// An engine that is ready at both ends.
+pub(crate) trait Met: Send {
+    /// Makes the link; from here on nothing is told to the other end but by the link. An engine that is attached
+    /// beside the control channel may keep it, to see the peer's death, or drop it; nothing is read or written
+    /// there any more. Err: the connection has failed, there is no going on to the next.
+    fn start(self: Box<Self>, control: Box<dyn Control>) -> Result<Arc<dyn Link>>;
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{random, socket};
+use super::{environment, random, socket};
 use crate::core::error::{Error, Kind, Result};
 
 /// Bytes of the cookie.
@@ -16,18 +16,13 @@ pub(crate) fn runtime_dir() -> Result<PathBuf> {
     let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == uid);
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     // Under sudo the variable names another user's directory.
-    let session = session.filter(|path| !is_secure_execution() && path.is_absolute() && own(path));
+    let session = session.filter(|path| !environment::is_secure() && path.is_absolute() && own(path));
     let path = match session {
         Some(session) => session.join("nrdma"),
         None => PathBuf::from(format!("/tmp/nrdma-{uid}")),
     };
     private_dir(&path)?;
     Ok(path)
-}
-
-fn is_secure_execution() -> bool {
-    // SAFETY: no pointers.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 fn private_dir(path: &Path) -> Result<()> {

@@ -6,7 +6,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use crate::core::transport::{Breaker, Source};
 
 /// Descriptors that one message carries at most.
 pub(crate) const MAX_DESCRIPTORS: usize = 4;
@@ -75,6 +78,40 @@ pub(crate) enum Ready {
     Write,
 }
 
+/// By which another thread hangs up a socket that it does not own. Whoever owns the socket drops the guard
+/// before the socket.
+pub(crate) struct Cut(Mutex<Option<RawFd>>);
+
+impl Cut {
+    fn lock(&self) -> MutexGuard<'_, Option<RawFd>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Breaker for Cut {
+    fn cut(&self) {
+        if let Some(fd) = *self.lock() {
+            // SAFETY: no pointers; the descriptor is open as long as it is named here.
+            unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+        }
+    }
+}
+
+/// Ends what a [`Cut`] can do.
+pub(crate) struct CutGuard(Arc<Cut>);
+
+impl CutGuard {
+    pub(crate) fn cut(&self) -> Arc<Cut> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for CutGuard {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}
+
 /// One socket; closed on drop.
 pub(crate) struct Socket(OwnedFd);
 
@@ -109,6 +146,16 @@ impl Socket {
 
     pub(crate) fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+
+    /// By which others may hang up; to be dropped before the socket.
+    pub(crate) fn guard(&self) -> CutGuard {
+        CutGuard(Arc::new(Cut(Mutex::new(Some(self.raw())))))
+    }
+
+    /// For a waiter.
+    pub(crate) fn source(&self) -> Source {
+        Source(self.raw())
     }
 
     /// Permissions that the socket's file will be made with by `bind` (less the umask).
@@ -219,6 +266,40 @@ impl Socket {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    /// As [`Socket::send`], but waits for room.
+    pub(crate) fn send_until(
+        &self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> io::Result<()> {
+        loop {
+            match self.send(bytes, descriptors) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait_until(Ready::Write, deadline)?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`Socket::receive`], but waits for a message.
+    pub(crate) fn receive_until(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<Received> {
+        let mut resets = 0;
+        loop {
+            match self.receive(buffer) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait_until(Ready::Read, deadline)?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // Told once, and before what the peer sent in time (its reason, perhaps).
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset && resets == 0 => resets += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn wait_until(&self, what: Ready, deadline: Instant) -> io::Result<()> {
+        if self.wait(what, deadline)? { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
     }
 
     /// Hangs up both ways; the other end sees it at once, also when a child process still has the descriptor.

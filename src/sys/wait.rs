@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use crate::core::error::{Error, Kind, Result};
-use crate::core::transport::Waiter;
+use crate::core::transport::{Source, Waiter};
 
 /// The token of an [`Epoll`]'s own eventfd.
 const WAKE: u64 = u64::MAX;
@@ -42,8 +42,13 @@ impl Bell {
         unsafe { libc::write(self.raw(), one.as_ptr().cast(), one.len()) };
     }
 
-    pub(crate) fn raw(&self) -> RawFd {
+    fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+
+    /// For a waiter.
+    pub(crate) fn source(&self) -> Source {
+        Source(self.raw())
     }
 
     pub(crate) fn descriptor(&self) -> &OwnedFd {
@@ -91,15 +96,15 @@ impl Epoll {
 }
 
 impl Waiter for Epoll {
-    fn watch(&self, fd: i32, token: u64, edge: bool) -> Result<()> {
+    fn watch(&self, source: Source, token: u64, edge: bool) -> Result<()> {
         if token == WAKE {
             return Err(Error::invalid(format!("token {token} is the waiter's own")));
         }
-        self.add(fd, token, edge)
-            .map_err(|e| Error::new(Kind::OutOfMemory, format!("descriptor {fd} cannot be watched: {e}")))
+        self.add(source.0, token, edge)
+            .map_err(|e| Error::new(Kind::OutOfMemory, format!("descriptor {source} cannot be watched: {e}")))
     }
 
-    fn watch_for(&self, fd: i32, token: u64, read: bool, write: bool) -> Result<()> {
+    fn watch_for(&self, source: Source, token: u64, read: bool, write: bool) -> Result<()> {
         let mut what = libc::EPOLLRDHUP;
         if read {
             what |= libc::EPOLLIN;
@@ -107,18 +112,21 @@ impl Waiter for Epoll {
         if write {
             what |= libc::EPOLLOUT;
         }
-        let changed = match self.control(libc::EPOLL_CTL_MOD, fd, token, what) {
+        let changed = match self.control(libc::EPOLL_CTL_MOD, source.0, token, what) {
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {
-                self.control(libc::EPOLL_CTL_ADD, fd, token, what)
+                self.control(libc::EPOLL_CTL_ADD, source.0, token, what)
             }
             result => result,
         };
-        changed.map_err(|e| Error::new(Kind::OutOfMemory, format!("descriptor {fd} cannot be watched: {e}")))
+        changed
+            .map_err(|e| Error::new(Kind::OutOfMemory, format!("descriptor {source} cannot be watched: {e}")))
     }
 
-    fn unwatch(&self, fd: i32) {
+    fn unwatch(&self, source: Source) {
         // SAFETY: null is allowed for this operation. Failing means that it is not watched.
-        unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+        unsafe {
+            libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, source.0, std::ptr::null_mut())
+        };
     }
 
     fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) {
@@ -183,9 +191,9 @@ mod tests {
         let epoll = Epoll::new().unwrap();
         let bell = Bell::new().unwrap();
         let (a, b) = Socket::pair().unwrap();
-        epoll.watch(bell.raw(), 1, true).unwrap();
-        epoll.watch(b.raw(), 2, false).unwrap();
-        assert!(epoll.watch(bell.raw(), WAKE, true).is_err());
+        epoll.watch(bell.source(), 1, true).unwrap();
+        epoll.watch(b.source(), 2, false).unwrap();
+        assert!(epoll.watch(bell.source(), WAKE, true).is_err());
         let wait = |ms| {
             let mut ready = Vec::new();
             epoll.wait(Some(Duration::from_millis(ms)), &mut ready);
@@ -205,8 +213,8 @@ mod tests {
         assert!(wait(0).is_empty());
         drop(a);
         assert_eq!(wait(5000), [2]);
-        epoll.unwatch(b.raw());
-        epoll.unwatch(b.raw());
+        epoll.unwatch(b.source());
+        epoll.unwatch(b.source());
         assert!(wait(0).is_empty());
     }
 }

@@ -50,7 +50,6 @@ impl Liar {
             host_id,
             credits: 4,
             classes: vec![CLASS],
-            process: [0; 16],
         };
         let engines = crate::transport::engines();
         let shm: Vec<_> = engines.into_iter().filter(|engine| engine.name() == "shm").collect();
@@ -59,7 +58,8 @@ impl Liar {
         let agreed = handshake::connect(control.as_mut(), &side, deadline).unwrap();
         let waiter = || crate::transport::waiter().unwrap();
         let seat = Seat { token: 1, leader: waiter(), progress: waiter(), direct: Arc::new(Deaf) };
-        Self { link: shm[0].attach(&agreed.session, control, &seat, deadline).unwrap() }
+        let outcome = agreed.rounds.meet(control.as_mut(), &agreed.session, &seat, deadline).unwrap();
+        Self { link: outcome.met.start(control).unwrap() }
     }
 
     fn say(&self, frame: &Frame) {

@@ -11,8 +11,9 @@ use crate::core::transport::{
     Attention, Chunk, Control, Direct, Engine, Incoming, Landing, Link, Listener, MAX_FRAME, Network, Place,
     RegionKey, Seat, Session, Waiter,
 };
-use crate::core::wire::handshake::{self, Policy, Side};
+use crate::core::wire::handshake::{self, Agreed, Policy, Side};
 use crate::core::wire::hello::Hello;
+use crate::core::wire::meeting::tests::{Liar, attach};
 use crate::sys::wait::Epoll;
 use crate::transport::{engines, tcp::Tcp, unix::Unix};
 
@@ -175,7 +176,7 @@ fn session(connector: bool) -> Session {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.to_le_bytes());
-    Session { connector, id, key: [0; 32], same_process: true }
+    Session { connector, id, key: [0; 32] }
 }
 
 /// A listener of the kind that the engine needs.
@@ -212,10 +213,24 @@ fn connect(engine: &Arc<dyn Engine>, result: usize) -> (Linked, Linked) {
     let (a, b) = (Node::new(result), Node::new(result));
     let thread = {
         let (engine, b) = (Arc::clone(engine), Arc::clone(&b));
-        thread::spawn(move || engine.attach(&theirs, other, &b.seat(), soon()).unwrap())
+        thread::spawn(move || attach(engine.as_ref(), &theirs, other, &b.seat(), soon()).unwrap())
     };
-    let link = engine.attach(&ours, control, &a.seat(), soon()).unwrap();
+    let link = attach(engine.as_ref(), &ours, control, &a.seat(), soon()).unwrap();
     ((a, link), (b, thread.join().unwrap()))
+}
+
+/// What a node does after the hellos.
+fn join(agreed: Agreed, control: Box<dyn Control>, node: &Arc<Node>) -> Arc<dyn Link> {
+    join_saying_why(agreed, control, node).0
+}
+
+fn join_saying_why(
+    agreed: Agreed,
+    mut control: Box<dyn Control>,
+    node: &Arc<Node>,
+) -> (Arc<dyn Link>, Vec<(String, String)>) {
+    let outcome = agreed.rounds.meet(control.as_mut(), &agreed.session, &node.seat(), soon()).unwrap();
+    (outcome.met.start(control).unwrap(), outcome.why_not)
 }
 
 fn on_each(test: impl Fn(&Arc<dyn Engine>)) {
@@ -490,7 +505,7 @@ fn attach_without_the_other_half_ends() {
         let control = network.connect(&listener.bound(), soon()).unwrap();
         let a = Node::new(0);
         let deadline = Instant::now() + Duration::from_millis(50);
-        let error = engine.attach(&session(true), control, &a.seat(), deadline).err().unwrap();
+        let error = attach(engine.as_ref(), &session(true), control, &a.seat(), deadline).err().unwrap();
         assert_eq!(error.kind, Kind::TimedOut, "{error}");
     });
 }
@@ -512,20 +527,24 @@ fn the_handshake_picks_inproc_here() {
             let side = Side { own: &own, policy, engines: &all, admit: &|_: &Hello| Ok(()) };
             let agreed = handshake::accept(other.as_mut(), &side, soon()).unwrap();
             let node = Node::new(0);
-            let link = all[agreed.engine].attach(&agreed.session, other, &node.seat(), soon()).unwrap();
+            let link = join(agreed, other, &node);
             (node, link)
         })
     };
     let side = Side { own: &own("a", 1), policy: Policy::SameUser(&cookie), engines: &all, admit: &admit };
     let agreed = handshake::connect(control.as_mut(), &side, soon()).unwrap();
     let a = Node::new(0);
-    let link = all[agreed.engine].attach(&agreed.session, control, &a.seat(), soon()).unwrap();
+    let link = join(agreed, control, &a);
     let (b, at_b) = thread.join().unwrap();
     assert_eq!((link.engine(), at_b.engine()), ("inproc", "inproc"));
     link.send(b"hello").unwrap();
     b.poll(at_b.as_ref()).unwrap();
     assert_eq!(b.frames(), [b"hello"]);
 }
+
+#[cfg(test)]
+#[path = "meeting_tests.rs"]
+mod meetings;
 
 #[cfg(test)]
 #[path = "shm/process_tests.rs"]

@@ -8,6 +8,8 @@ use crate::sys;
 pub(crate) mod inproc;
 pub(crate) mod shm;
 pub(crate) mod tcp;
+#[cfg(target_os = "linux")]
+pub(crate) mod ucx;
 pub(crate) mod unix;
 
 /// Every engine, best first.

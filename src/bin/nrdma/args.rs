@@ -4,37 +4,9 @@ use std::path::PathBuf;
 
 use lexopt::prelude::*;
 
+use crate::help;
 use crate::render::Size;
 use crate::scene::Scene;
-
-pub(crate) const HELP: &str = "\
-nrdma: RDMA buffers and fragmented jobs
-
-Usage: nrdma demo [OPTIONS]    renders a picture in fragments on several processes
-       nrdma serve ADDRESS     stays and renders for whoever connects: a host for demo --connect
-       nrdma token             makes a secret for NRDMA_AUTH_TOKEN_FILE
-       nrdma --help | --version
-
-Options of demo:
-  --hosts N        worker processes to start, 0 to 64 [3]; 0 renders in this process alone
-  --size WxH       picture's size in pixels [1280x720]
-  --out FILE       where the PNG goes [frame.png]
-  --tile N         edge of a tile in pixels, 8 to 1024 [128]; below 128 a result is smaller than 64 KiB and
-                   shares its pages with others, so that it is copied into place
-  --transport T    only these engines, a comma list of inproc, shm, tcp; best first [all]
-  --connect ADDR   also has the host render that serves there (host:port or unix:/path); may be given again; then
-                   no worker processes are started unless --hosts says so
-  --timeout MS     silence after which a host counts as lost [5000]
-  --kill-one       kills one worker (SIGKILL) when half of the picture is there
-  --no-verify      does not compare the picture with one rendered here
-
-Options of serve: --name NAME, --threads N [cores], --transport T, --timeout MS. It prints the address that it can
-be reached at, and serves until it is killed. ADDRESS is host:port (port 0: any) or unix:/path. Beyond this host's
-own 127.0.0.1 both sides need the same token: nrdma token > FILE; chmod 600 FILE; NRDMA_AUTH_TOKEN_FILE=FILE.
-
-Exit code: 0 the picture is complete and right, 1 it is not or something failed, 2 the command line is wrong.
-NRDMA_LOG=error|warn|info|debug|trace shows the library's log on stderr.
-";
 
 const MAX_HOSTS: u32 = 64;
 const MAX_EDGE: u32 = 16_384;
@@ -42,13 +14,23 @@ const MAX_EDGE: u32 = 16_384;
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    Help,
+    Help(&'static str),
     Version,
     Demo(Demo),
     /// Started by `demo`; not for people.
     Worker(Worker),
     Serve(Worker),
     Token,
+    Doctor(Doctor),
+}
+
+/// `nrdma doctor`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Doctor {
+    pub(crate) peer: Option<String>,
+    pub(crate) strict: bool,
+    pub(crate) json: bool,
+    pub(crate) selftest: bool,
 }
 
 /// `nrdma demo`.
@@ -97,18 +79,24 @@ where
     I::Item: Into<OsString>,
 {
     let mut parser = lexopt::Parser::from_args(arguments);
-    match parser.next()? {
-        None | Some(Short('h') | Long("help")) => Ok(Command::Help),
-        Some(Short('V') | Long("version")) => Ok(Command::Version),
-        Some(Value(name)) if name == "demo" => demo(&mut parser),
-        Some(Value(name)) if name == "worker" => worker(&mut parser, "worker").map(Command::Worker),
-        Some(Value(name)) if name == "serve" => worker(&mut parser, "serve").map(Command::Serve),
-        Some(Value(name)) if name == "token" => match parser.next()? {
+    let name = match parser.next()? {
+        None | Some(Short('h') | Long("help")) => return Ok(Command::Help(help::OVERVIEW)),
+        Some(Short('V') | Long("version")) => return Ok(Command::Version),
+        Some(Value(name)) => name.string()?,
+        Some(other) => return Err(other.unexpected()),
+    };
+    match name.as_str() {
+        "demo" => demo(&mut parser),
+        "worker" => worker(&mut parser, "worker"),
+        "serve" => worker(&mut parser, "serve"),
+        "doctor" => doctor(&mut parser),
+        "token" => match parser.next()? {
             None => Ok(Command::Token),
+            Some(Short('h') | Long("help")) => Ok(Command::Help(help::TOKEN)),
             Some(other) => Err(other.unexpected()),
         },
-        Some(Value(name)) => Err(format!("there is no command {name:?}; see nrdma --help").into()),
-        Some(other) => Err(other.unexpected()),
+        "help" => Ok(Command::Help(help::OVERVIEW)),
+        _ => Err(format!("there is no command {name:?}; see nrdma --help").into()),
     }
 }
 
@@ -117,7 +105,7 @@ fn demo(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
     let mut hosts = None;
     while let Some(argument) = parser.next()? {
         match argument {
-            Short('h') | Long("help") => return Ok(Command::Help),
+            Short('h') | Long("help") => return Ok(Command::Help(help::DEMO)),
             Long("hosts") => hosts = Some(between("--hosts", parser.value()?.parse()?, 0, MAX_HOSTS)?),
             Long("connect") => demo.connect.push(parser.value()?.string()?),
             Long("timeout") => demo.timeout_ms = parser.value()?.parse()?,
@@ -137,10 +125,26 @@ fn demo(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
     Ok(Command::Demo(demo))
 }
 
-fn worker(parser: &mut lexopt::Parser, command: &str) -> Result<Worker, lexopt::Error> {
+fn doctor(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
+    let mut doctor = Doctor { peer: None, strict: false, json: false, selftest: true };
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => return Ok(Command::Help(help::DOCTOR)),
+            Long("peer") => doctor.peer = Some(parser.value()?.string()?),
+            Long("strict") => doctor.strict = true,
+            Long("json") => doctor.json = true,
+            Long("no-selftest") => doctor.selftest = false,
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Command::Doctor(doctor))
+}
+
+fn worker(parser: &mut lexopt::Parser, command: &str) -> Result<Command, lexopt::Error> {
     let mut worker = Worker::default();
     while let Some(argument) = parser.next()? {
         match argument {
+            Short('h') | Long("help") => return Ok(Command::Help(help::SERVE)),
             Long("name") => worker.name = parser.value()?.string()?,
             Long("threads") => worker.threads = parser.value()?.parse()?,
             Long("timeout") => worker.timeout_ms = parser.value()?.parse()?,
@@ -152,7 +156,7 @@ fn worker(parser: &mut lexopt::Parser, command: &str) -> Result<Worker, lexopt::
     if worker.address.is_empty() {
         return Err(format!("{command}: the address is missing").into());
     }
-    Ok(worker)
+    Ok(if command == "serve" { Command::Serve(worker) } else { Command::Worker(worker) })
 }
 
 fn between(option: &str, value: u32, least: u32, most: u32) -> Result<u32, lexopt::Error> {
@@ -185,9 +189,15 @@ mod tests {
     #[test]
     fn defaults() {
         assert_eq!(line("demo"), Ok(Command::Demo(Demo::default())));
-        assert_eq!(line(""), Ok(Command::Help));
+        assert_eq!(line(""), Ok(Command::Help(help::OVERVIEW)));
         assert_eq!(line("--version"), Ok(Command::Version));
-        assert_eq!(line("demo --help"), Ok(Command::Help));
+        for (command, text) in
+            [("demo", help::DEMO), ("serve", help::SERVE), ("token", help::TOKEN), ("doctor", help::DOCTOR)]
+        {
+            assert_eq!(line(&format!("{command} --help")), Ok(Command::Help(text)));
+            assert!(text.starts_with(&format!("nrdma {command}: ")) && text.contains("Usage: "));
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{command}");
+        }
     }
 
     #[test]
@@ -240,6 +250,15 @@ mod tests {
             timeout_ms: 0,
         };
         assert_eq!(given, Ok(Command::Worker(expected)));
+    }
+
+    #[test]
+    fn doctors() {
+        let plain = Doctor { peer: None, strict: false, json: false, selftest: true };
+        assert_eq!(line("doctor"), Ok(Command::Doctor(plain)));
+        let all = Doctor { peer: Some("a:1".to_owned()), strict: true, json: true, selftest: false };
+        assert_eq!(line("doctor --peer a:1 --strict --json --no-selftest"), Ok(Command::Doctor(all)));
+        assert!(line("doctor --peer").is_err() && line("doctor x").is_err());
     }
 
     #[test]

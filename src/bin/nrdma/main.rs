@@ -3,11 +3,17 @@ mod args;
 mod canvas;
 mod crew;
 mod demo;
+mod doctor;
+mod help;
+mod json;
 mod node;
 mod painting;
+mod peer_check;
+mod probe;
 mod progress;
 mod render;
 mod scene;
+mod selftest;
 mod summary;
 mod sys;
 mod table;
@@ -17,11 +23,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 const FAILED: u8 = 1;
-const USAGE: u8 = 2;
+/// As sysexits.h has it; 2 is what `doctor` says of a FAIL.
+const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
     match args::parse(std::env::args_os().skip(1)) {
-        Ok(args::Command::Help) => print(args::HELP),
+        Ok(args::Command::Help(text)) => print(text),
         Ok(args::Command::Version) => print(&format!("nrdma {}\n", node::version())),
         Ok(args::Command::Demo(options)) => match demo::run(&options) {
             Ok(outcome) if outcome.complete => print(&outcome.text),
@@ -35,6 +42,13 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => fail(&format!("serve: {why}"), FAILED),
         },
+        Ok(args::Command::Doctor(options)) => {
+            let (text, code) = doctor::run(&options);
+            match print(&text) {
+                ExitCode::SUCCESS => ExitCode::from(code),
+                failed => failed,
+            }
+        }
         Ok(args::Command::Token) => match token() {
             Ok(token) => print(&token),
             Err(why) => fail(&format!("token: {why}"), FAILED),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::args;
 use crate::node::{Buffer, Context, Failure, Node, Replica, Settings, Stats};
+use crate::probe::Probe;
 use crate::render;
 use crate::scene::{COARSE_BLOCK, Delivery, Scene};
 use crate::sys::nrdma_uuid;
@@ -82,6 +83,7 @@ fn node(worker: &args::Worker) -> Result<Node, Failure> {
         ..Settings::default()
     })?;
     node.register::<Scene>()?;
+    node.register::<Probe>()?;
     Ok(node)
 }
 

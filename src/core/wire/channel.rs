@@ -23,10 +23,7 @@ pub(crate) struct Sealer {
 impl Sealer {
     /// The MAC of the next frame.
     pub(crate) fn tag(&mut self, frame: &[u8]) -> [u8; TAG_BYTES] {
-        let whole: Key = self.next(frame).finalize().into_bytes().into();
-        let mut tag = [0; TAG_BYTES];
-        tag.iter_mut().zip(whole).for_each(|(to, from)| *to = from);
-        tag
+        front(self.next(frame).finalize().into_bytes().into())
     }
 
     /// Checks the MAC of the next frame.
@@ -48,6 +45,12 @@ impl Sealer {
 }
 
 impl Session {
+    /// A mark by which both ends can see whether they have the same secret, without telling it to anybody.
+    pub(crate) fn mark(&self, secret: &[u8]) -> Result<[u8; TAG_BYTES]> {
+        let mac = keyed(&self.key)?.chain_update(b"nrdma1 mark").chain_update(secret);
+        Ok(front(mac.finalize().into_bytes().into()))
+    }
+
     /// What seals one direction of a channel: what the connector sends, or what the listener sends.
     pub(crate) fn sealer(&self, channel: u32, from_connector: bool) -> Result<Sealer> {
         let role = if from_connector { Role::Connector } else { Role::Listener };
@@ -130,6 +133,12 @@ fn derive(key: &Key, what: &[u8], channel: u32, role: Role) -> Result<Key> {
     Ok(mac.finalize().into_bytes().into())
 }
 
+fn front(whole: Key) -> [u8; TAG_BYTES] {
+    let mut tag = [0; TAG_BYTES];
+    tag.iter_mut().zip(whole).for_each(|(to, from)| *to = from);
+    tag
+}
+
 fn keyed(key: &Key) -> Result<Hmac<Sha256>> {
     // Its length is a constant: cannot fail.
     Hmac::new_from_slice(key).map_err(|_| Error::new(Kind::NotSupported, "the MAC refused its key length"))
@@ -140,7 +149,7 @@ mod tests {
     use super::*;
 
     fn session() -> Session {
-        Session { connector: true, id: [7; 16], key: [9; 32], same_process: false }
+        Session { connector: true, id: [7; 16], key: [9; 32] }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The first words between two nodes: versions, proof of the shared secret, hellos, choice of the engine.
+//! The first words between two nodes: versions, proof of the shared secret, hellos with what each engine offers.
 //!
 //! ```text
 //! connector                                   listener
@@ -6,19 +6,20 @@
 //!                                   <------   magic, version, mode, nonce
 //! HMAC(K, "client" || T)            ------>
 //!                                   <------   HMAC(K, "server" || T)
-//! [hello]                           ------>
-//!                                   <------   [hello, offers]         [..] = sealed, see `auth`
-//! [offers]                          ------>
-//!                                   <------   [choice]
+//! [hello, offers]                   ------>
+//!                                   <------   [hello, offers, order]    [..] = sealed, see `auth`
 //! ```
 //! Strictly in turns, so that whoever refuses has read everything and its words reach the other end. No host
-//! code runs and nothing of a peer is believed before its proof, except which mistake to report.
+//! code runs and nothing of a peer is believed before its proof, except which mistake to report. Then `meeting`
+//! goes through the engines in that order.
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::auth::{Keys, Role};
-use super::hello::{self, Choice, Hello, Offer};
+use super::hello::Hello;
+use super::meeting::{self, Names, Rounds};
+use super::offer::{Listed, Offer, Offers};
 pub(crate) use super::policy::Policy;
 use super::policy::mode_name;
 use super::talk::{Talk, sealed};
@@ -39,15 +40,12 @@ pub(crate) struct Agreed {
     pub(crate) peer: Hello,
     /// Keys and ids for the engine.
     pub(crate) session: Session,
-    /// Index into the engines that were passed in.
-    pub(crate) engine: usize,
-    /// Each better engine, and why it was not taken.
-    pub(crate) why_not: Vec<(String, String)>,
+    /// The engines to try.
+    pub(crate) rounds: Rounds,
 }
 
 /// Who we are and what we accept.
 pub(crate) struct Side<'a> {
-    /// `process` is filled in here.
     pub(crate) own: &'a Hello,
     pub(crate) policy: Policy<'a>,
     /// Best first.
@@ -99,27 +97,20 @@ fn connect_with(
     talk.check_proof(&keys, Role::Listener, &proof, &side.policy)?;
 
     let mut talk = talk.seal(&keys, Role::Connector)?;
-    let own = complete(side.own)?;
-    talk.say(sealed::HELLO, |to| own.encode(to))?;
+    let session = session(&keys, Role::Connector)?;
+    let ours = Offers::collect(side.engines, &session, talk.control);
+    talk.say(sealed::HELLO, |to| {
+        side.own.encode(to);
+        ours.encode(to);
+    })?;
     let message = talk.hear(sealed::HELLO)?;
     let peer = Hello::decode(&message)?;
-    let theirs = Offer::decode_all(&message)?;
     if let Err(error) = (side.admit)(&peer) {
         return Err(talk.refuse(error));
     }
-    let session = session(&keys, Role::Connector, &own, &peer)?;
-    let ours = offers(side.engines, &session, talk.control);
-    talk.say(sealed::OFFERS, |to| Offer::encode_all(&ours, to))?;
-    let choice = Choice::decode(&talk.hear(sealed::CHOICE)?)?;
-    let both = |offers: &[Offer]| offers.iter().any(|o| o.engine == choice.engine && o.unfit.is_none());
-    let engine = side.engines.iter().position(|e| e.name() == choice.engine);
-    match engine.filter(|_| both(&ours) && both(&theirs)) {
-        Some(engine) => Ok(Agreed { peer, session, engine, why_not: choice.why_not }),
-        None => Err(Error::protocol(format!(
-            "the listener chose engine {:?}, which was not offered",
-            choice.engine
-        ))),
-    }
+    let (theirs, listed) = (Offer::decode_all(&message)?, Listed::decode_all(&message)?);
+    let rounds = Rounds::new(listed, ours, theirs, names(side, &peer), talk.seals)?;
+    Ok(Agreed { peer, session, rounds })
 }
 
 fn accept_with(
@@ -147,74 +138,38 @@ fn accept_with(
     talk.say(&keys.proof(Role::Listener)?)?;
 
     let mut talk = talk.seal(&keys, Role::Listener)?;
-    let own = complete(side.own)?;
-    let peer = Hello::decode(&talk.hear(sealed::HELLO)?)?;
+    let message = talk.hear(sealed::HELLO)?;
+    let (peer, theirs) = (Hello::decode(&message)?, Offer::decode_all(&message)?);
     if let Err(error) = (side.admit)(&peer) {
         return Err(talk.refuse(error));
     }
-    let session = session(&keys, Role::Listener, &own, &peer)?;
-    let ours = offers(side.engines, &session, talk.control);
+    let session = session(&keys, Role::Listener)?;
+    let ours = Offers::collect(side.engines, &session, talk.control);
+    let names = names(side, &peer);
+    let listed = meeting::order(&ours, &theirs, &names);
+    if let Err(error) = meeting::check_any(&listed, &names) {
+        return Err(talk.refuse(error));
+    }
     talk.say(sealed::HELLO, |to| {
-        own.encode(to);
-        Offer::encode_all(&ours, to);
+        side.own.encode(to);
+        ours.encode(to);
+        listed.iter().for_each(|one| one.encode(to));
     })?;
-    let theirs = Offer::decode_all(&talk.hear(sealed::OFFERS)?)?;
-    let choice = match choose(&ours, &theirs, &own.name, &peer.name) {
-        Ok(choice) => choice,
-        Err(error) => return Err(talk.refuse(error)),
-    };
-    talk.say(sealed::CHOICE, |to| choice.encode(to))?;
-    let engine = side.engines.iter().position(|e| e.name() == choice.engine);
-    let engine = engine.ok_or_else(|| Error::protocol("an engine that is not ours was chosen"))?;
-    Ok(Agreed { peer, session, engine, why_not: choice.why_not })
+    let rounds = Rounds::new(listed, ours, theirs, names, talk.seals)?;
+    Ok(Agreed { peer, session, rounds })
 }
 
-fn complete(own: &Hello) -> Result<Hello> {
-    Ok(Hello { process: hello::process_name()?, ..own.clone() })
+fn names(side: &Side<'_>, peer: &Hello) -> Names {
+    Names { own: side.own.name.clone(), peer: peer.name.clone() }
 }
 
-fn session(keys: &Keys, role: Role, own: &Hello, peer: &Hello) -> Result<Session> {
+fn session(keys: &Keys, role: Role) -> Result<Session> {
     let name = keys.derive(b"nrdma1 session")?;
     let mut id = [0; 16];
     for (to, from) in id.iter_mut().zip(name) {
         *to = from;
     }
-    Ok(Session {
-        connector: role == Role::Connector,
-        id,
-        key: keys.derive(b"nrdma1 channel")?,
-        same_process: own.process == peer.process,
-    })
-}
-
-fn offers(engines: &[Arc<dyn Engine>], session: &Session, control: &dyn Control) -> Vec<Offer> {
-    let offer = |engine: &Arc<dyn Engine>| Offer {
-        engine: engine.name().to_owned(),
-        unfit: engine.unfit(session, control),
-    };
-    engines.iter().map(offer).collect()
-}
-
-/// The first of our own preferences that both can do.
-fn choose(ours: &[Offer], theirs: &[Offer], own_name: &str, peer_name: &str) -> Result<Choice> {
-    let mut why_not = Vec::new();
-    for own in ours {
-        let reason = match (&own.unfit, theirs.iter().find(|offer| offer.engine == own.engine)) {
-            (None, Some(Offer { unfit: None, .. })) => {
-                let unknown = theirs.iter().take_while(|offer| offer.engine != own.engine);
-                let unknown = unknown.filter(|offer| ours.iter().all(|own| own.engine != offer.engine));
-                why_not.extend(unknown.map(|o| (o.engine.clone(), format!("not offered by {own_name}"))));
-                return Ok(Choice { engine: own.engine.clone(), why_not });
-            }
-            (Some(reason), _) => format!("{own_name}: {reason}"),
-            (None, Some(Offer { unfit: Some(reason), .. })) => format!("{peer_name}: {reason}"),
-            (None, None) => format!("not offered by {peer_name}"),
-        };
-        why_not.push((own.engine.clone(), reason));
-    }
-    let reasons: Vec<_> = why_not.iter().map(|(engine, reason)| format!("{engine} ({reason})")).collect();
-    let text = format!("{own_name} and {peer_name} have no engine in common: {}", reasons.join(", "));
-    Err(Error::new(Kind::Unreachable, text))
+    Ok(Session { connector: role == Role::Connector, id, key: keys.derive(b"nrdma1 channel")? })
 }
 
 fn choose_version(first: &[u8], ours: &RangeInclusive<u16>) -> Result<u16> {
@@ -270,4 +225,4 @@ fn check_answer(answer: &[u8], versions: &RangeInclusive<u16>, policy: &Policy<'
 
 #[cfg(test)]
 #[path = "handshake_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -2,16 +2,12 @@
 //!
 //! Every message is a kind byte and sections {tag u16, length u32, bytes}, little-endian; a reader skips tags
 //! that it does not know, so that later versions can say more.
-use std::sync::Mutex;
-
 use crate::core::error::{Error, Result};
 
 /// Longest node name on the wire.
 pub(crate) const MAX_NAME: usize = 255;
 /// Most job classes in one hello.
 pub(crate) const MAX_CLASSES: usize = 1024;
-/// Most engines in one offer.
-const MAX_ENGINES: usize = 16;
 /// Longest reason or refusal.
 pub(crate) const MAX_TEXT: usize = 512;
 
@@ -28,48 +24,17 @@ pub(crate) struct Hello {
     pub(crate) credits: u32,
     /// Job classes it has registered so far (`nrdma_uuid` words).
     pub(crate) classes: Vec<[u32; 4]>,
-    /// Random per process: equal = both nodes live in one process. Filled in by the handshake.
-    pub(crate) process: [u8; 16],
 }
 
-/// An engine and why it cannot be used, if so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Offer {
-    pub(crate) engine: String,
-    pub(crate) unfit: Option<String>,
-}
-
-/// The listener's decision: which engine, and why not each better one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Choice {
-    pub(crate) engine: String,
-    pub(crate) why_not: Vec<(String, String)>,
-}
-
-/// This process's random name; another one in a forked child.
-pub(crate) fn process_name() -> Result<[u8; 16]> {
-    static NAME: Mutex<Option<(u32, [u8; 16])>> = Mutex::new(None);
-    let mut name = NAME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match *name {
-        Some((pid, bytes)) if pid == std::process::id() => Ok(bytes),
-        _ => {
-            let bytes = super::handshake::random()?;
-            *name = Some((std::process::id(), bytes));
-            Ok(bytes)
-        }
-    }
-}
-
-mod tag {
+pub(super) mod tag {
     pub(super) const NAME: u16 = 1;
     pub(super) const INSTANCE: u16 = 2;
     pub(super) const HOST_ID: u16 = 3;
     pub(super) const CREDITS: u16 = 4;
     pub(super) const CLASSES: u16 = 5;
-    pub(super) const PROCESS: u16 = 6;
-    pub(super) const OFFER: u16 = 7;
-    pub(super) const CHOSEN: u16 = 8;
-    pub(super) const WHY_NOT: u16 = 9;
+    pub(crate) const OFFER: u16 = 6;
+    pub(crate) const CANDIDATE: u16 = 7;
+    pub(crate) const WHY_NOT: u16 = 8;
 }
 
 impl Hello {
@@ -80,12 +45,11 @@ impl Hello {
         section(to, tag::CREDITS, &self.credits.to_le_bytes());
         let classes = self.classes.iter().take(MAX_CLASSES).flatten().flat_map(|word| word.to_le_bytes());
         section(to, tag::CLASSES, &classes.collect::<Vec<u8>>());
-        section(to, tag::PROCESS, &self.process);
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut hello = Hello::default();
-        let mut seen = [false; 3];
+        let mut seen = [false; 2];
         for item in Sections(bytes) {
             let (tag, value) = item?;
             match tag {
@@ -94,12 +58,11 @@ impl Hello {
                 tag::HOST_ID => (hello.host_id, seen[1]) = (u32::from_le_bytes(array(value)?), true),
                 tag::CREDITS => hello.credits = u32::from_le_bytes(array(value)?),
                 tag::CLASSES => hello.classes = classes(value)?,
-                tag::PROCESS => (hello.process, seen[2]) = (array(value)?, true),
                 _ => {}
             }
         }
-        if seen != [true; 3] {
-            return Err(Error::protocol("a hello without instance, host id or process"));
+        if seen != [true; 2] {
+            return Err(Error::protocol("a hello without instance or host id"));
         }
         Ok(hello)
     }
@@ -122,58 +85,6 @@ fn classes(bytes: &[u8]) -> Result<Vec<[u32; 4]>> {
         .collect()
 }
 
-impl Offer {
-    pub(super) fn encode_all(offers: &[Offer], to: &mut Vec<u8>) {
-        for offer in offers {
-            let mut value = vec![u8::from(offer.unfit.is_none())];
-            pair(&mut value, &offer.engine, offer.unfit.as_deref().unwrap_or(""));
-            section(to, tag::OFFER, &value);
-        }
-    }
-
-    pub(super) fn decode_all(bytes: &[u8]) -> Result<Vec<Offer>> {
-        let mut offers = Vec::new();
-        for item in Sections(bytes) {
-            let (tag, value) = item?;
-            if tag != tag::OFFER {
-                continue;
-            }
-            let (fit, value) = value.split_first().ok_or_else(|| Error::protocol("an empty offer"))?;
-            let (engine, reason) = unpair(value)?;
-            offers.push(Offer { engine, unfit: (*fit == 0).then_some(reason) });
-            if offers.len() > MAX_ENGINES {
-                return Err(Error::protocol(format!("more than {MAX_ENGINES} engines offered")));
-            }
-        }
-        Ok(offers)
-    }
-}
-
-impl Choice {
-    pub(super) fn encode(&self, to: &mut Vec<u8>) {
-        section(to, tag::CHOSEN, self.engine.as_bytes());
-        for (engine, reason) in &self.why_not {
-            let mut value = Vec::new();
-            pair(&mut value, engine, reason);
-            section(to, tag::WHY_NOT, &value);
-        }
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut choice = Choice { engine: String::new(), why_not: Vec::new() };
-        for item in Sections(bytes) {
-            match item? {
-                (tag::CHOSEN, value) => choice.engine = text(value, MAX_NAME),
-                (tag::WHY_NOT, value) if choice.why_not.len() < MAX_ENGINES => {
-                    choice.why_not.push(unpair(value)?);
-                }
-                _ => {}
-            }
-        }
-        Ok(choice)
-    }
-}
-
 /// A peer's words, made safe to show: bounded, no control characters.
 pub(super) fn text(bytes: &[u8], limit: usize) -> String {
     let shown = String::from_utf8_lossy(bytes).replace(char::is_control, " ");
@@ -185,25 +96,12 @@ pub(super) fn clip(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or("")
 }
 
-fn section(to: &mut Vec<u8>, tag: u16, value: &[u8]) {
+pub(super) fn section(to: &mut Vec<u8>, tag: u16, value: &[u8]) {
     // All values are bounded far below 4 GiB by the limits above.
     let len = u32::try_from(value.len()).unwrap_or(0);
     to.extend_from_slice(&tag.to_le_bytes());
     to.extend_from_slice(&len.to_le_bytes());
     to.extend_from_slice(value);
-}
-
-fn pair(to: &mut Vec<u8>, first: &str, second: &str) {
-    let first = clip(first, MAX_NAME);
-    to.push(u8::try_from(first.len()).unwrap_or(0));
-    to.extend_from_slice(first.as_bytes());
-    to.extend_from_slice(clip(second, MAX_TEXT).as_bytes());
-}
-
-fn unpair(bytes: &[u8]) -> Result<(String, String)> {
-    let split = bytes.split_first().and_then(|(len, rest)| rest.split_at_checked(usize::from(*len)));
-    let (first, second) = split.ok_or_else(|| Error::protocol("an engine's name is cut off"))?;
-    Ok((text(first, MAX_NAME), text(second, MAX_TEXT)))
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
@@ -212,7 +110,7 @@ fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
 }
 
 /// Walks {tag, length, value}; ends after the first error.
-struct Sections<'a>(&'a [u8]);
+pub(super) struct Sections<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Sections<'a> {
     type Item = Result<(u16, &'a [u8])>;
@@ -252,7 +150,6 @@ mod tests {
             host_id: 7,
             credits: 5,
             classes: vec![[1, 2, 3, 4], [5, 6, 7, 8]],
-            process: [9; 16],
         }
     }
 
@@ -270,36 +167,17 @@ mod tests {
         let mut bytes = Vec::new();
         sample().encode(&mut bytes);
         for end in 0..bytes.len() {
-            // The process is the last section: any cut loses it.
-            assert!(Hello::decode(&bytes[..end]).is_err(), "cut at {end}");
+            // What comes last may be left out whole.
+            let shorter = Hello { classes: vec![], ..sample() };
+            let bare = Hello { credits: 0, ..shorter.clone() };
+            let cut = Hello::decode(&bytes[..end]);
+            assert!(cut.is_err() || cut.is_ok_and(|cut| cut == shorter || cut == bare), "cut at {end}");
         }
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 0xff;
             let _ = Hello::decode(&changed);
-            let _ = Offer::decode_all(&changed);
-            let _ = Choice::decode(&changed);
         }
-    }
-
-    #[test]
-    fn offers_and_choices_round_trip() {
-        let offers = vec![
-            Offer { engine: "inproc".into(), unfit: Some("another process".into()) },
-            Offer { engine: "shm".into(), unfit: None },
-        ];
-        let mut bytes = Vec::new();
-        Offer::encode_all(&offers, &mut bytes);
-        assert_eq!(Offer::decode_all(&bytes).unwrap(), offers);
-        let choice = Choice { engine: "shm".into(), why_not: vec![("inproc".into(), "no".into())] };
-        let mut bytes = Vec::new();
-        choice.encode(&mut bytes);
-        assert_eq!(Choice::decode(&bytes).unwrap(), choice);
-        let mut many = Vec::new();
-        for _ in 0..=MAX_ENGINES {
-            Offer::encode_all(&offers[1..], &mut many);
-        }
-        assert!(Offer::decode_all(&many).is_err());
     }
 
     #[test]

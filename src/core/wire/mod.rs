@@ -4,5 +4,7 @@ pub(crate) mod channel;
 pub(crate) mod frame;
 pub(crate) mod handshake;
 pub(crate) mod hello;
+pub(crate) mod meeting;
+mod offer;
 mod policy;
 mod talk;

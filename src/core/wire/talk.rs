@@ -6,6 +6,7 @@ use super::handshake::TIME_LIMIT;
 use super::hello;
 use super::policy::{Policy, mode_name};
 use crate::core::error::{Error, Kind, Result};
+use crate::core::memory::Share;
 use crate::core::transport::Control;
 
 /// Longest message before the proofs.
@@ -18,8 +19,8 @@ const REFUSAL: [u8; 8] = *b"nrdma\r\n\x00";
 pub(super) mod sealed {
     pub(crate) const REFUSAL: u8 = 0;
     pub(crate) const HELLO: u8 = 1;
-    pub(crate) const OFFERS: u8 = 2;
-    pub(crate) const CHOICE: u8 = 3;
+    pub(crate) const WORD: u8 = 2;
+    pub(crate) const VERDICT: u8 = 3;
 }
 
 /// The exchange before the proofs.
@@ -98,43 +99,72 @@ impl<'c> Talk<'c> {
     }
 
     pub(super) fn seal(self, keys: &Keys, own: Role) -> Result<SealedTalk<'c>> {
-        Ok(SealedTalk {
-            control: self.control,
-            deadline: self.deadline,
-            out: keys.seal(own)?,
-            into: keys.seal(own.other())?,
-        })
+        let seals = Seals::new(keys, own)?;
+        Ok(SealedTalk { control: self.control, deadline: self.deadline, seals })
+    }
+}
+
+/// Both directions' seals, as far as the talk has come.
+pub(crate) struct Seals {
+    out: Seal,
+    into: Seal,
+}
+
+impl Seals {
+    pub(super) fn new(keys: &Keys, own: Role) -> Result<Self> {
+        Ok(Self { out: keys.seal(own)?, into: keys.seal(own.other())? })
+    }
+
+    #[cfg(test)]
+    pub(super) fn close(&mut self, message: Vec<u8>) -> Vec<u8> {
+        self.out.close(message).unwrap()
     }
 }
 
 /// The exchange after the proofs.
 pub(super) struct SealedTalk<'c> {
     pub(super) control: &'c mut dyn Control,
-    deadline: Instant,
-    out: Seal,
-    into: Seal,
+    pub(super) deadline: Instant,
+    pub(super) seals: Seals,
 }
 
 impl SealedTalk<'_> {
     pub(super) fn say(&mut self, kind: u8, body: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        self.say_with(kind, &[], body)
+    }
+
+    /// With descriptors, which no seal covers.
+    pub(super) fn say_with(
+        &mut self,
+        kind: u8,
+        shares: &[&Share],
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
         let mut message = vec![kind];
         body(&mut message);
-        let message = self.out.close(message)?;
-        self.control.send(&message, &[], self.deadline).map_err(|e| explain(e, self.control))
+        let message = self.seals.out.close(message)?;
+        self.control.send(&message, shares, self.deadline).map_err(|e| explain(e, self.control))
     }
 
     pub(super) fn hear(&mut self, expected: u8) -> Result<Vec<u8>> {
-        let received = self.control.receive(PEER_LIMIT, self.deadline);
-        let (message, _shares) = received.map_err(|e| explain(e, self.control))?;
-        let opened = self.into.open(&message).map_err(|e| located(e, self.control))?;
-        match opened.split_first() {
-            Some((kind, body)) if *kind == expected => Ok(body.to_vec()),
-            Some((&sealed::REFUSAL, body)) => Err(refused(body, self.control)),
-            other => {
-                let kind = other.map(|(kind, _)| *kind);
-                let text = format!("message kind {kind:?} instead of {expected} in the handshake");
+        match self.hear_any()? {
+            (kind, body, _) if kind == expected => Ok(body),
+            (kind, ..) => {
+                let text = format!("message kind {kind} instead of {expected} in the handshake");
                 Err(located(Error::protocol(text), self.control))
             }
+        }
+    }
+
+    /// The next message, its kind first; a refusal is an error.
+    pub(super) fn hear_any(&mut self) -> Result<(u8, Vec<u8>, Vec<Share>)> {
+        let received = self.control.receive(PEER_LIMIT, self.deadline);
+        let (message, shares) = received.map_err(|e| explain(e, self.control))?;
+        let opened = self.seals.into.open(&message).map_err(|e| located(e, self.control))?;
+        match opened.split_first() {
+            Some((&sealed::REFUSAL, body)) => Err(refused(body, self.control)),
+            Some((kind, body)) => Ok((*kind, body.to_vec(), shares)),
+            None => Err(located(Error::protocol("an empty message in the handshake"), self.control)),
         }
     }
 

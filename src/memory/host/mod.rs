@@ -1,4 +1,5 @@
 //! Main memory: anonymous pages for ourselves, sealed memory files for what a peer may map.
+pub(crate) mod slots;
 mod sys;
 
 use std::sync::Arc;

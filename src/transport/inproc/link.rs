@@ -139,14 +139,16 @@ pub(super) struct InprocLink {
 }
 
 impl InprocLink {
-    pub(super) fn start(pair: Arc<Pair>, connector: bool, address: String) -> Result<Arc<Self>> {
-        let pid = std::process::id();
-        let link = Arc::new(Self { pair, connector, address, pid });
+    pub(super) fn new(pair: Arc<Pair>, connector: bool, address: String) -> Arc<Self> {
+        Arc::new(Self { pair, connector, address, pid: std::process::id() })
+    }
+
+    /// Sits down: from here on both waiters know the link.
+    pub(super) fn start(&self) -> Result<()> {
         // A link that fails here unwatches itself when it is dropped.
-        let own = link.own();
-        own.seat.leader.watch(own.leader_bell.raw(), own.seat.token, true)?;
-        own.seat.progress.watch(own.progress_bell.raw(), own.seat.token, true)?;
-        Ok(link)
+        let own = self.own();
+        own.seat.leader.watch(own.leader_bell.source(), own.seat.token, true)?;
+        own.seat.progress.watch(own.progress_bell.source(), own.seat.token, true)
     }
 
     fn own(&self) -> &End {
@@ -262,8 +264,8 @@ impl Link for InprocLink {
         if self.pid != std::process::id() || own.closed.swap(true, Ordering::AcqRel) {
             return;
         }
-        own.seat.leader.unwatch(own.leader_bell.raw());
-        own.seat.progress.unwatch(own.progress_bell.raw());
+        own.seat.leader.unwatch(own.leader_bell.source());
+        own.seat.progress.unwatch(own.progress_bell.source());
         self.peer().progress_bell.ring();
     }
 }

@@ -1,66 +1,59 @@
 //! Where the two halves of a session find each other.
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::link::Pair;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::transport::{Seat, Session};
 
-#[derive(Default)]
-struct Registry {
-    meetings: Mutex<HashMap<[u8; 16], Meeting>>,
-    changed: Condvar,
+/// How far a session's meeting is.
+enum State {
+    /// The connector can be found.
+    Waiting(Seat),
+    /// The listener came and left this.
+    Found(Arc<Pair>),
 }
 
-enum Meeting {
-    /// One half came first; whether it is the connector, and its seat.
-    Waiting(bool, Seat),
-    /// The second half came and left this for the first.
-    Met(Arc<Pair>),
+fn registry() -> MutexGuard<'static, HashMap<[u8; 16], State>> {
+    static REGISTRY: LazyLock<Mutex<HashMap<[u8; 16], State>>> = LazyLock::new(Mutex::default);
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn registry() -> &'static Registry {
-    static REGISTRY: std::sync::LazyLock<Registry> = std::sync::LazyLock::new(Registry::default);
-    &REGISTRY
+/// A connector that can be found as long as this lives.
+pub(super) struct Waiting([u8; 16]);
+
+pub(super) fn wait(session: &Session, seat: &Seat) -> Waiting {
+    registry().insert(session.id, State::Waiting(seat.clone()));
+    Waiting(session.id)
 }
 
-impl Registry {
-    fn meetings(&self) -> MutexGuard<'_, HashMap<[u8; 16], Meeting>> {
-        self.meetings.lock().unwrap_or_else(PoisonError::into_inner)
+impl Waiting {
+    /// What the listener left.
+    pub(super) fn take(self) -> Result<Arc<Pair>> {
+        match registry().remove(&self.0) {
+            Some(State::Found(pair)) => Ok(pair),
+            _ => Err(Error::protocol("the other node says that it found us, but nobody came")),
+        }
     }
 }
 
-/// Waits for the other half, until the deadline.
-pub(super) fn meet(session: &Session, seat: &Seat, address: &str, deadline: Instant) -> Result<Arc<Pair>> {
-    let registry = registry();
-    let mut meetings = registry.meetings();
-    if let Some(Meeting::Waiting(connector, other)) = meetings.get(&session.id) {
-        if *connector == session.connector {
-            return Err(Error::protocol(format!("{address}: both halves of a session are the same end")));
-        }
-        let pair = Arc::new(match session.connector {
-            true => Pair::new(seat.clone(), other.clone())?,
-            false => Pair::new(other.clone(), seat.clone())?,
-        });
-        meetings.insert(session.id, Meeting::Met(Arc::clone(&pair)));
-        registry.changed.notify_all();
-        return Ok(pair);
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Dropped without the lock: a seat may be the last to hold its node.
+        let left = registry().remove(&self.0);
+        drop(left);
     }
-    meetings.insert(session.id, Meeting::Waiting(session.connector, seat.clone()));
-    loop {
-        if let Some(Meeting::Met(_)) = meetings.get(&session.id)
-            && let Some(Meeting::Met(pair)) = meetings.remove(&session.id)
-        {
-            return Ok(pair);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            meetings.remove(&session.id);
-            let text = format!("{address}: the other node in this process did not attach in time");
-            return Err(Error::new(Kind::TimedOut, text));
-        }
-        let waited = registry.changed.wait_timeout(meetings, left);
-        meetings = waited.unwrap_or_else(PoisonError::into_inner).0;
-    }
+}
+
+/// The listener looks for its session's connector.
+pub(super) fn find(session: &Session, seat: &Seat) -> Result<Arc<Pair>> {
+    let mut registry = registry();
+    let Some(State::Waiting(connector)) = registry.get(&session.id) else {
+        return Err(Error::new(Kind::Unreachable, "the other node is not in this process"));
+    };
+    let pair = Arc::new(Pair::new(connector.clone(), seat.clone())?);
+    let waited = registry.insert(session.id, State::Found(Arc::clone(&pair)));
+    drop(registry);
+    drop(waited);
+    Ok(pair)
 }

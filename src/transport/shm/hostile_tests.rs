@@ -63,10 +63,13 @@ fn attach(shares: impl Fn(OwnedFd, OwnedFd) -> Vec<OwnedFd>) -> Attached {
     let bell = Bell::new().unwrap().descriptor().try_clone().unwrap();
     let shares = shares(memory, bell);
     let shares: Vec<_> = shares.iter().map(|fd| fd.as_fd()).collect();
-    socket.send(b"shm open 1", &shares).unwrap();
+    let honest = session(false);
+    let mut liar = Liar::new(&Session { connector: true, ..honest.clone() });
+    socket.send(&liar.word(b"shm open 1"), &shares).unwrap();
+    socket.send(&liar.met(), &[]).unwrap();
     let node = Node::new(0);
     let shm = engines().into_iter().find(|e| e.name() == "shm").unwrap();
-    let attached = shm.attach(&session(false), control, &node.seat(), soon());
+    let attached = super::attach(shm.as_ref(), &honest, control, &node.seat(), soon());
     (node, attached, socket, mapping)
 }
 

@@ -111,8 +111,8 @@ impl ShmLink {
             pid: std::process::id(),
         });
         // A link that fails here unwatches itself when it is dropped.
-        link.seat.leader.watch(link.bell.raw(), link.seat.token, true)?;
-        link.seat.progress.watch(link.socket.raw(), link.seat.token, false)?;
+        link.seat.leader.watch(link.bell.source(), link.seat.token, true)?;
+        link.seat.progress.watch(link.socket.source(), link.seat.token, false)?;
         Ok(link)
     }
 
@@ -497,8 +497,8 @@ impl Link for ShmLink {
         if self.state.swap(CLOSED, Ordering::AcqRel) == CLOSED {
             return;
         }
-        self.seat.leader.unwatch(self.bell.raw());
-        self.seat.progress.unwatch(self.socket.raw());
+        self.seat.leader.unwatch(self.bell.source());
+        self.seat.progress.unwatch(self.socket.source());
         self.socket.shutdown();
     }
 }

@@ -1,20 +1,21 @@
 //! The engine for two processes on one host: frames go through rings in shared memory, results are filled
 //! in place in memory that both have mapped, and only the host's own memory is copied, through a staged area.
+//!
+//! Descriptors need a Unix socket: the control channel, if it is one, or a socket of their own (`door`).
 mod area;
-mod attach;
+mod door;
 mod link;
+mod meet;
 mod message;
 mod outbox;
+mod place;
 mod record;
 mod ring;
 mod staged;
 mod sync;
 
-use std::sync::Arc;
-use std::time::Instant;
-
 use crate::core::error::Result;
-use crate::core::transport::{Control, Engine, Link, Seat, Session};
+use crate::core::transport::{Candidate, Control, Engine, Session};
 use crate::sys::map;
 
 /// The engine.
@@ -25,23 +26,12 @@ impl Engine for Shm {
         "shm"
     }
 
-    fn unfit(&self, _session: &Session, control: &dyn Control) -> Option<String> {
-        let address = control.address();
-        // Only a Unix socket carries descriptors, and only one proves that the peer is on this host.
-        if !address.starts_with("unix:") {
-            return Some(format!("{address} is no unix: address"));
-        }
+    fn offer(&self, session: &Session, control: &dyn Control) -> Result<Box<dyn Candidate>> {
         // A sandbox may forbid it: then another engine can still serve.
-        map::create_sealed(c"nrdma-probe", 1).err().map(|e| e.text)
-    }
-
-    fn attach(
-        &self,
-        session: &Session,
-        control: Box<dyn Control>,
-        seat: &Seat,
-        deadline: Instant,
-    ) -> Result<Arc<dyn Link>> {
-        Ok(attach::attach(session, control, seat, deadline)?)
+        map::create_sealed(c"nrdma-probe", 1)?;
+        if control.carries_shares() {
+            return Ok(Box::new(meet::ByControl));
+        }
+        Ok(Box::new(meet::ByDoor::new(session)?))
     }
 }

@@ -49,11 +49,11 @@ fn start(task: &str, result: usize) -> (Killed, Arc<Node>, Arc<dyn Link>) {
     let side = Side { own: &own, policy, engines: &all, admit: &|_: &Hello| Ok(()) };
     let agreed = handshake::accept(control.as_mut(), &side, soon()).unwrap();
     assert_eq!(agreed.peer.name, task);
-    assert_eq!(all[agreed.engine].name(), "shm");
-    let (better, reason) = &agreed.why_not[0];
-    assert!(better == "inproc" && reason.contains("different processes"), "{reason}");
     let node = Node::new(result);
-    let link = all[agreed.engine].attach(&agreed.session, control, &node.seat(), soon()).unwrap();
+    let (link, why_not) = join_saying_why(agreed, control, &node);
+    assert_eq!(link.engine(), "shm");
+    let (better, reason) = &why_not[0];
+    assert!(better == "inproc" && reason.contains("different processes"), "{reason}");
     (child, node, link)
 }
 
@@ -78,7 +78,7 @@ fn child() {
     let side = Side { own: &own, policy, engines: &all, admit: &|_: &Hello| Ok(()) };
     let agreed = handshake::connect(control.as_mut(), &side, soon()).unwrap();
     let node = Node::new(0);
-    let link = all[agreed.engine].attach(&agreed.session, control, &node.seat(), soon()).unwrap();
+    let link = join(agreed, control, &node);
     match task.as_str() {
         "serve" => serve(&node, link.as_ref()),
         "flood" => flood(link.as_ref()),

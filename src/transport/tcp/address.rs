@@ -1,8 +1,13 @@
 //! The text form of a TCP address, and which interface it means.
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
+use super::lookup::lookup;
 use super::sys::{self, Interface};
 use crate::core::error::{Error, Kind, Result};
+
+/// How long a name to listen at is looked up.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `host:port`; the host is a name, an address (IPv6 in brackets), an interface, a CIDR, or empty or `*` for any.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,10 +74,10 @@ impl Address {
         if let Some(found) = named().find(|i| i.address.is_ipv4()).or_else(|| named().next()) {
             return Ok(SocketAddr::new(found.address, self.port));
         }
-        let mut resolved = (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| {
-            self.unknown(&format!("it is no interface that is up, and as a name: {e}"), &interfaces)
+        let found = lookup(&self.host, self.port, Instant::now() + PATIENCE).map_err(|e| {
+            self.unknown(&format!("it is no interface that is up, and as a name: {}", e.text), &interfaces)
         })?;
-        resolved.next().ok_or_else(|| self.unknown("the name has no address", &interfaces))
+        found.first().copied().ok_or_else(|| self.unknown("the name has no address", &interfaces))
     }
 
     fn unknown(&self, why: &str, interfaces: &[Interface]) -> Error {

@@ -1,20 +1,23 @@
 //! A TCP connection as a control channel: messages behind their length.
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Instant;
 
+use super::registry;
 use super::sys::{Moved, Stream};
-use super::{descriptor, registry};
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::Share;
-use crate::core::transport::{ChannelProof, Control};
-use crate::sys::socket::{self, MAX_MESSAGE, Ready};
+use crate::core::transport::{Breaker, ChannelProof, Control};
+use crate::sys::socket::{self, CutGuard, MAX_MESSAGE, Ready};
 
 /// The longest first message of a stranger.
 const STRANGER_LIMIT: usize = 4096;
 
 /// One connection before an engine takes it over.
 pub(super) struct Channel {
+    // Before what it guards.
+    guard: CutGuard,
     stream: Stream,
     address: String,
     more_at: SocketAddr,
@@ -29,8 +32,10 @@ impl Channel {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let more_at = if connector { peer } else { own };
+        let stream = Stream::from(stream);
         Ok(Self {
-            stream: Stream::new(descriptor(stream)),
+            guard: stream.guard(),
+            stream,
             address: peer.to_string(),
             more_at,
             is_remote: !peer.ip().is_loopback(),
@@ -134,15 +139,19 @@ impl Control for Channel {
             return Ok(false);
         };
         let expected = registry::check(&proof, &self.address)?;
-        self.send(&expected.answer, &[], deadline)?;
         let copy = self.stream.again().map_err(|e| {
             Error::new(Kind::OutOfMemory, format!("{}: {e}; raise the limit of open files", self.address))
         })?;
+        self.send(&expected.answer, &[], deadline)?;
         expected.hand_over(copy);
         Ok(true)
     }
 
+    fn breaker(&self) -> Arc<dyn Breaker> {
+        self.guard.cut()
+    }
+
     fn into_share(self: Box<Self>) -> Share {
-        self.stream.into_descriptor()
+        self.stream.into_share()
     }
 }

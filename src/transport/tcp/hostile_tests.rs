@@ -87,10 +87,11 @@ impl Expecting {
         let node = Node::new(100);
         let seat = node.seat();
         let attached =
-            thread::spawn(move || engine().attach(&theirs, ours, &seat, Instant::now() + patience));
-        let mut ready = [0; 15];
+            thread::spawn(move || attach(engine().as_ref(), &theirs, ours, &seat, Instant::now() + patience));
+        // Length, kind, word, seal.
+        let mut ready = [0; 4 + 1 + 11 + 16];
         control.read_exact(&mut ready).unwrap();
-        assert_eq!(ready[4..], *b"tcp ready 1");
+        assert_eq!(ready[5..16], *b"tcp ready 1");
         Self { listener, session, node, control, attached }
     }
     /// Connects, says something, and has it judged.
@@ -100,13 +101,23 @@ impl Expecting {
         let judged = accept(self.listener.as_ref()).claim(in_a_moment());
         (data, judged)
     }
+    /// Says that the data connection is open, and that this is all; the honest end's link.
+    fn opened(mut self) -> (Result<Arc<dyn Link>>, TcpStream, Arc<Node>, Session) {
+        let mut liar = Liar::new(&self.session);
+        for words in [liar.word(b"tcp open 1"), liar.met()] {
+            self.control.write_all(&message(&words)).unwrap();
+        }
+        let mut verdict = [0; 4 + 2 + 16];
+        self.control.read_exact(&mut verdict).unwrap();
+        (self.attached.join().unwrap(), self.control, self.node, self.session)
+    }
     fn victim(self) -> Victim {
         let (mut data, judged) = self.knock(ChannelProof::make(&self.session, 1).unwrap().bytes());
         assert!(judged.unwrap());
         let mut answer = [0; 36];
         data.read_exact(&mut answer).unwrap();
-        let link = self.attached.join().unwrap().unwrap();
-        Victim { node: self.node, link, session: self.session, control: self.control, data }
+        let (link, control, node, session) = self.opened();
+        Victim { node, link: link.unwrap(), session, control, data }
     }
 }
 
@@ -137,7 +148,7 @@ fn a_channel_proof_counts_once_and_for_one_session() {
     }
     // Our own answer, sent back to us, is no proof; it is no greeting either, which the handshake will see.
     assert!(!expecting.knock(&answer[4..]).1.unwrap());
-    assert!(expecting.attached.join().unwrap().is_ok());
+    assert!(expecting.opened().0.is_ok());
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl TcpLink {
                 records: Records::new(session.sealer(0, theirs)?),
                 data: Data::new(session.sealer(1, theirs)?),
             }),
-            watch: Mutex::new(Watch::new([control.raw(), data.raw()])),
+            watch: Mutex::new(Watch::new([control.source(), data.source()])),
             control,
             data,
             backlog: AtomicBool::new(false),

@@ -6,22 +6,22 @@ mod control;
 mod data;
 mod inbox;
 mod link;
+mod lookup;
 mod outbox;
 mod record;
 mod registry;
 mod sys;
 mod watch;
 
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use crate::core::error::{Error, Kind, Result};
-use crate::core::transport::{Control, Engine, Link, Listener, Network, Seat, Session};
+use crate::core::transport::{Candidate, Control, Engine, Listener, Network, Session, Source};
 use address::Address;
 use control::Channel;
+use lookup::lookup;
 
 /// The network of TCP addresses.
 pub(crate) struct Tcp;
@@ -80,8 +80,8 @@ impl Listener for Listening {
         self.exposed
     }
 
-    fn source(&self) -> i32 {
-        self.socket.as_raw_fd()
+    fn source(&self) -> Source {
+        sys::source(&self.socket)
     }
 
     fn accept(&self) -> Result<Option<Box<dyn Control>>> {
@@ -106,12 +106,16 @@ impl Listener for Listening {
 
 fn connect(address: &str, deadline: Instant) -> Result<TcpStream> {
     let parsed = Address::parse(address)?;
-    let found = (parsed.host(), parsed.port).to_socket_addrs().map_err(|e| {
-        Error::new(Kind::Unreachable, format!("{address}: the name cannot be looked up: {e}"))
-    })?;
+    let found = lookup(parsed.host(), parsed.port, deadline)
+        .map_err(|e| Error::new(e.kind, format!("cannot connect to {address}: {}", e.text)))?;
     let mut last = Error::new(Kind::Unreachable, format!("{address}: the name has no address"));
+    let mut more = found.len();
     for address_of in found {
-        match dial(address_of, deadline) {
+        more -= 1;
+        // One that does not answer must leave time for the others.
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = if more == 0 { deadline } else { Instant::now() + left / 2 };
+        match dial(address_of, limit) {
             Ok(stream) => return Ok(stream),
             Err(e) => last = failed(address, &e),
         }
@@ -177,21 +181,13 @@ impl Engine for TcpEngine {
         "tcp"
     }
 
-    fn unfit(&self, _session: &Session, control: &dyn Control) -> Option<String> {
-        control.more_at().is_none().then(|| format!("{} is no host:port address", control.address()))
+    fn offer(&self, _session: &Session, control: &dyn Control) -> Result<Box<dyn Candidate>> {
+        match control.more_at() {
+            Some(_) => Ok(Box::new(attach::Opening)),
+            None => {
+                let text = format!("{} is no host:port address", control.address());
+                Err(Error::new(Kind::NotSupported, text))
+            }
+        }
     }
-
-    fn attach(
-        &self,
-        session: &Session,
-        control: Box<dyn Control>,
-        seat: &Seat,
-        deadline: Instant,
-    ) -> Result<Arc<dyn Link>> {
-        Ok(attach::attach(session, control, seat, deadline)?)
-    }
-}
-
-fn descriptor(stream: TcpStream) -> OwnedFd {
-    stream.into()
 }

@@ -17,12 +17,14 @@ struct Registry {
 }
 
 enum State {
-    /// Nobody came yet.
-    Waiting(Session),
+    /// Nobody came yet; until when one may.
+    Waiting(Session, Instant),
     /// Somebody proved to be the one; nobody else can any more.
     Proven,
     /// Here it is.
     Arrived(Stream),
+    /// It came, but could not be handed over.
+    Broken,
 }
 
 fn registry() -> &'static Registry {
@@ -34,15 +36,24 @@ impl Registry {
     fn expected(&self) -> MutexGuard<'_, HashMap<Name, State>> {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Tells who waits what came of a proven connection.
+    fn settle(&self, name: &Name, outcome: State) {
+        // Replaced only: who waited may have given up.
+        if let Some(state) = self.expected().get_mut(name) {
+            *state = outcome;
+        }
+        self.changed.notify_all();
+    }
 }
 
 /// One connection is waited for, until this is dropped.
 pub(super) struct Expectation(Name);
 
 impl Expectation {
-    pub(super) fn new(session: &Session, channel: u32) -> Self {
+    pub(super) fn new(session: &Session, channel: u32, deadline: Instant) -> Self {
         let name = (session.id, channel);
-        registry().expected().insert(name, State::Waiting(session.clone()));
+        registry().expected().insert(name, State::Waiting(session.clone(), deadline));
         Self(name)
     }
 
@@ -51,11 +62,14 @@ impl Expectation {
         let registry = registry();
         let mut expected = registry.expected();
         loop {
-            if let Some(State::Arrived(_)) = expected.get(&self.0)
-                && let Some(State::Arrived(stream)) = expected.remove(&self.0)
-            {
-                return Ok(stream);
-            }
+            match expected.remove(&self.0) {
+                Some(State::Arrived(stream)) => return Ok(stream),
+                Some(State::Broken) | None => {
+                    let text = format!("{address}: the data connection came, but could not be taken");
+                    return Err(Error::new(Kind::OutOfMemory, text));
+                }
+                Some(waiting) => expected.insert(self.0, waiting),
+            };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 drop(expected);
@@ -75,11 +89,12 @@ impl Drop for Expectation {
     }
 }
 
-/// A connection that proved to be one that is expected.
+/// A connection that proved to be one that is expected; who waits is told also when nothing comes of it.
 pub(super) struct Proven {
     name: Name,
     /// What it is to be told.
     pub(super) answer: Vec<u8>,
+    settled: bool,
 }
 
 /// Whether a proof is for a connection that is expected now; it counts once.
@@ -87,25 +102,33 @@ pub(super) fn check(proof: &ChannelProof, address: &str) -> Result<Proven> {
     let refused = |why: &str| Error::new(Kind::AuthFailed, format!("{address}: a data connection {why}"));
     let mut expected = registry().expected();
     let name = (proof.session(), DATA);
-    let Some(State::Waiting(session)) = expected.get(&name) else {
+    let Some(State::Waiting(session, until)) = expected.get(&name) else {
         return Err(refused("that no session expects (any more)"));
     };
     if !proof.proves(session, DATA)? {
         return Err(refused("whose proof does not fit"));
     }
+    if Instant::now() > *until {
+        return Err(refused("that came too late"));
+    }
     let answer = proof.answer(session, DATA)?.to_vec();
     expected.insert(name, State::Proven);
-    Ok(Proven { name, answer })
+    Ok(Proven { name, answer, settled: false })
 }
 
 impl Proven {
     /// Gives the connection to who waits for it.
-    pub(super) fn hand_over(self, stream: Stream) {
-        let registry = registry();
-        if let Some(state) = registry.expected().get_mut(&self.name) {
-            *state = State::Arrived(stream);
+    pub(super) fn hand_over(mut self, stream: Stream) {
+        self.settled = true;
+        registry().settle(&self.name, State::Arrived(stream));
+    }
+}
+
+impl Drop for Proven {
+    fn drop(&mut self) {
+        if !self.settled {
+            registry().settle(&self.name, State::Broken);
         }
-        registry.changed.notify_all();
     }
 }
 

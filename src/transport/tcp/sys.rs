@@ -2,13 +2,14 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::time::Instant;
 
-use crate::core::memory::Block;
-use crate::sys::socket::{Ready, Socket};
+use crate::core::memory::{Block, Share};
+use crate::core::transport::Source;
+use crate::sys::socket::{CutGuard, Ready, Socket};
 
 /// A connected TCP socket; never blocks by itself.
 pub(super) struct Stream(Socket);
@@ -36,17 +37,38 @@ impl Moved {
     }
 }
 
+impl From<TcpStream> for Stream {
+    fn from(stream: TcpStream) -> Self {
+        Self::new(stream.into())
+    }
+}
+
+/// For a waiter.
+pub(super) fn source(listener: &TcpListener) -> Source {
+    Source(listener.as_raw_fd())
+}
+
 impl Stream {
-    pub(super) fn new(fd: OwnedFd) -> Self {
-        Self(Socket::from_descriptor(fd))
+    pub(super) fn new(share: Share) -> Self {
+        Self(Socket::from_descriptor(share))
     }
 
-    pub(super) fn into_descriptor(self) -> OwnedFd {
+    pub(super) fn into_share(self) -> Share {
         self.0.into_descriptor()
     }
 
-    pub(super) fn raw(&self) -> RawFd {
+    fn raw(&self) -> RawFd {
         self.0.raw()
+    }
+
+    /// By which others may hang up; to be dropped before the stream.
+    pub(super) fn guard(&self) -> CutGuard {
+        self.0.guard()
+    }
+
+    /// For a waiter.
+    pub(super) fn source(&self) -> Source {
+        self.0.source()
     }
 
     /// Another descriptor of the same connection.

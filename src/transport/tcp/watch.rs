@@ -1,10 +1,10 @@
 //! Which of a node's two waiters watches a link's sockets, and for what.
 use crate::core::error::Result;
-use crate::core::transport::{Attention, Seat};
+use crate::core::transport::{Attention, Seat, Source};
 
 /// Who looks, and what waits for room.
 pub(super) struct Watch {
-    descriptors: [i32; 2],
+    sources: [Source; 2],
     /// None: nobody yet.
     who: Option<Attention>,
     /// Something waits for room on the control connection, on the data connection.
@@ -16,15 +16,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(descriptors: [i32; 2]) -> Self {
-        Self {
-            descriptors,
-            who: None,
-            out: [false; 2],
-            leader: [None; 2],
-            progress: [None; 2],
-            closed: false,
-        }
+    pub(super) fn new(sources: [Source; 2]) -> Self {
+        Self { sources, who: None, out: [false; 2], leader: [None; 2], progress: [None; 2], closed: false }
     }
 
     /// From now on `who` looks.
@@ -51,7 +44,7 @@ impl Watch {
             return Ok(());
         }
         let sides = self.leader.iter_mut().zip(&mut self.progress);
-        for ((fd, out), (leader, progress)) in self.descriptors.iter().zip(self.out).zip(sides) {
+        for ((source, out), (leader, progress)) in self.sources.iter().zip(self.out).zip(sides) {
             let (for_leader, for_progress) = match self.who {
                 None => (None, (false, out)),
                 Some(Attention::Progress) => (None, (true, out)),
@@ -61,13 +54,13 @@ impl Watch {
             };
             if *leader != for_leader {
                 match for_leader {
-                    Some((read, write)) => seat.leader.watch_for(*fd, seat.token, read, write)?,
-                    None => seat.leader.unwatch(*fd),
+                    Some((read, write)) => seat.leader.watch_for(*source, seat.token, read, write)?,
+                    None => seat.leader.unwatch(*source),
                 }
                 *leader = for_leader;
             }
             if *progress != Some(for_progress) {
-                seat.progress.watch_for(*fd, seat.token, for_progress.0, for_progress.1)?;
+                seat.progress.watch_for(*source, seat.token, for_progress.0, for_progress.1)?;
                 *progress = Some(for_progress);
             }
         }
@@ -77,9 +70,9 @@ impl Watch {
     /// Nobody looks any more.
     pub(super) fn close(&mut self, seat: &Seat) {
         self.closed = true;
-        for fd in self.descriptors {
-            seat.leader.unwatch(fd);
-            seat.progress.unwatch(fd);
+        for source in self.sources {
+            seat.leader.unwatch(source);
+            seat.progress.unwatch(source);
         }
     }
 }

@@ -1,15 +1,18 @@
 //! A connected Unix socket as a control channel.
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::Share;
-use crate::core::transport::Control;
-use crate::sys::socket::{self, MAX_DESCRIPTORS, MAX_MESSAGE, Ready, Socket};
+use crate::core::transport::{Breaker, Control};
+use crate::sys::socket::{self, CutGuard, MAX_DESCRIPTORS, MAX_MESSAGE, Socket};
 
 /// One connection before an engine takes it over.
 pub(super) struct Channel {
+    // Before what it guards.
+    guard: CutGuard,
     socket: Socket,
     peer_uid: u32,
     address: String,
@@ -23,22 +26,15 @@ impl Channel {
                 format!("{address}: the kernel does not tell whose the peer is: {e}"),
             )
         })?;
-        Ok(Self { socket, peer_uid, address })
-    }
-
-    fn wait(&self, what: Ready, deadline: Instant) -> Result<()> {
-        match self.socket.wait(what, deadline) {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let text = format!("{}: nothing came or went until the deadline", self.address);
-                Err(Error::new(Kind::TimedOut, text))
-            }
-            Err(e) => Err(self.failed(&e)),
-        }
+        Ok(Self { guard: socket.guard(), socket, peer_uid, address })
     }
 
     fn failed(&self, e: &io::Error) -> Error {
         match e.raw_os_error() {
+            _ if e.kind() == io::ErrorKind::TimedOut => {
+                let text = format!("{}: nothing came or went until the deadline", self.address);
+                Error::new(Kind::TimedOut, text)
+            }
             Some(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN) => self.hung_up(),
             _ if e.kind() == io::ErrorKind::InvalidData => {
                 Error::protocol(format!("{}: the peer sent {e}", self.address))
@@ -61,33 +57,17 @@ impl Control for Channel {
             )));
         }
         let descriptors: Vec<_> = shares.iter().map(|share| share.as_fd()).collect();
-        loop {
-            match self.socket.send(bytes, &descriptors) {
-                Ok(()) => return Ok(()),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(Ready::Write, deadline)?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.failed(&e)),
-            }
-        }
+        self.socket.send_until(bytes, &descriptors, deadline).map_err(|e| self.failed(&e))
     }
 
     fn receive(&mut self, limit: usize, deadline: Instant) -> Result<(Vec<u8>, Vec<Share>)> {
         let mut buffer = vec![0; limit.clamp(1, MAX_MESSAGE)];
-        let mut resets = 0;
-        loop {
-            match self.socket.receive(&mut buffer) {
-                Ok(got) if got.len == 0 => return Err(self.hung_up()),
-                Ok(got) => {
-                    buffer.truncate(got.len);
-                    return Ok((buffer, got.descriptors));
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(Ready::Read, deadline)?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Told once, and before what the peer sent in time (its reason, perhaps).
-                Err(e) if e.kind() == io::ErrorKind::ConnectionReset && resets == 0 => resets += 1,
-                Err(e) => return Err(self.failed(&e)),
-            }
+        let got = self.socket.receive_until(&mut buffer, deadline).map_err(|e| self.failed(&e))?;
+        if got.len == 0 {
+            return Err(self.hung_up());
         }
+        buffer.truncate(got.len);
+        Ok((buffer, got.descriptors))
     }
 
     fn peer_uid(&self) -> u32 {
@@ -100,6 +80,14 @@ impl Control for Channel {
 
     fn address(&self) -> String {
         self.address.clone()
+    }
+
+    fn carries_shares(&self) -> bool {
+        true
+    }
+
+    fn breaker(&self) -> Arc<dyn Breaker> {
+        self.guard.cut()
     }
 
     fn into_share(self: Box<Self>) -> Share {

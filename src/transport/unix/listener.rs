@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::address::{Address, RANDOM_PREFIX};
 use super::control::Channel;
 use crate::core::error::{Error, Kind, Result};
-use crate::core::transport::{Control, Listener};
+use crate::core::transport::{Control, Listener, Source};
 use crate::sys::socket::{self, Name, Socket};
 
 /// Connections that may wait to be accepted; the kernel clamps it to somaxconn.
@@ -71,8 +71,8 @@ impl Listener for Listening {
         self.address.to_string()
     }
 
-    fn source(&self) -> i32 {
-        self.socket.raw()
+    fn source(&self) -> Source {
+        self.socket.source()
     }
 
     fn accept(&self) -> Result<Option<Box<dyn Control>>> {

@@ -1,0 +1,99 @@
+//! Committed buffers in BAR1.
+use std::sync::Arc;
+
+use super::sys::Com;
+use super::{Plan, Session};
+use crate::core::error::{Error, Kind, Result};
+use crate::core::slot::{Export, ExportType, Facts, Slot, Slots};
+
+/// A ring of slots. The fields go in this order: buffers, the device, NvAPI.
+pub(super) struct Ring {
+    slots: Vec<Slot>,
+    facts: Facts,
+    /// The slots' memory: the last reference frees it, and its address with it.
+    _resources: Vec<Com>,
+    _device: Com,
+    _session: Arc<Session>,
+}
+
+impl Plan {
+    /// A buffer and its address for cards.
+    fn buffer(&self, size: u64) -> Result<(Com, u64)> {
+        let made = self.session.0.create(&self.device, size, self.creation_mask, self.visible_mask);
+        made.map_err(|failure| failure.error(format!("a buffer of {size} bytes")))
+    }
+
+    /// A buffer that has the layout's bytes from an aligned address on, and where in it that is.
+    fn aligned(&self) -> Result<(Com, u64, u64)> {
+        let (bytes, unit) = (self.layout.piece_bytes, self.layout.alignment);
+        let (mut resource, mut address) = self.buffer(bytes)?;
+        if !address.is_multiple_of(unit) {
+            // Nothing says how addresses are aligned: once more, with room to begin later.
+            drop(resource);
+            (resource, address) = self.buffer(bytes.saturating_add(unit))?;
+        }
+        let offset = address.next_multiple_of(unit) - address;
+        let width = resource.width();
+        if width < offset.saturating_add(bytes) {
+            let text = format!("NvAPI made a buffer of {width} bytes where {bytes} were asked for");
+            return Err(Error::new(Kind::DriverError, text));
+        }
+        Ok((resource, address, offset))
+    }
+}
+
+impl Ring {
+    /// All slots or none.
+    pub(super) fn make(plan: Plan) -> Result<Self> {
+        let (mut resources, mut whole, mut total) = (Vec::new(), Vec::new(), 0_u64);
+        for _ in 0..plan.layout.pieces {
+            let (resource, address, offset) = plan.aligned()?;
+            total = total.saturating_add(resource.width());
+            whole.push(Slot {
+                address: address.wrapping_add(offset),
+                size: plan.layout.piece_bytes,
+                gpu_va: resource.gpu_address().wrapping_add(offset),
+                host: 0,
+                native: resource.address(),
+                native_memory: 0,
+                native_offset: offset,
+            });
+            resources.push(resource);
+        }
+        Ok(Self {
+            slots: plan.layout.slots(&whole),
+            facts: Facts { total_bytes: total, ..plan.facts },
+            _resources: resources,
+            _device: plan.device,
+            _session: plan.session,
+        })
+    }
+}
+
+fn no_copies() -> Error {
+    Error::new(
+        Kind::NotSupported,
+        "the CPU does not reach this memory; copy by a queue of the D3D12 device, from or to the slot's native resource",
+    )
+}
+
+impl Slots for Ring {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+    fn export(&self, _slot: usize, what: ExportType) -> Result<Export> {
+        Err(Error::new(Kind::NotSupported, format!("D3D12 memory has no {}", what.name())))
+    }
+    fn write(&self, _slot: usize, _offset: u64, _bytes: &[u8]) -> Result<()> {
+        Err(no_copies())
+    }
+    fn read(&self, _slot: usize, _offset: u64, _bytes: &mut [u8]) -> Result<()> {
+        Err(no_copies())
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
