@@ -189,7 +189,7 @@ TEST_CASE("addresses that lead nowhere") {
   uint32_t host = 0;
   char bound[256];
   nrdma_clear_error();
-  const std::string nobody = over_ip() ? Scratch::address() : "unix:" + Scratch::path() + "/nobody.sock";
+  const std::string nobody = by_port() ? Scratch::address() : "unix:" + Scratch::path() + "/nobody.sock";
   CHECK(nrdma_node_connect(node, nobody.c_str(), &host) == NRDMA_UNREACHABLE);
   CHECK(contains(last_error(), nobody));
   CHECK(nrdma_node_connect(node, "", &host) == NRDMA_INVALID_PARAMETER);
@@ -259,7 +259,7 @@ TEST_CASE("strangers at the door: garbage and silence disturb nobody") {
 }
 
 TEST_CASE("a listener's socket file goes with its node") {
-  if (over_ip()) return;
+  if (by_port()) return;
   const std::string address = Scratch::address();
   const std::string path = address.substr(5);
   {

@@ -39,10 +39,11 @@ inline watch_state watch;
 inline std::string engine = "inproc";
 // This program, for worker processes.
 inline std::string program;
-// Worker processes live behind shm and tcp; behind inproc the workers are nodes of this process.
+// Worker processes live behind shm, ucx and tcp; behind inproc the workers are nodes of this process.
 inline bool processes() { return engine != "inproc"; }
-// Whether nodes of the engine listen at an IP address, and which: RDMA devices are found by theirs.
-inline bool over_ip() { return engine == "tcp" || engine == "ucx"; }
+// Whether nodes meet at host:port.
+inline bool by_port() { return engine == "tcp" || engine == "ucx"; }
+// Their IP address: an RDMA device is found by its own.
 inline std::string own_ip() {
   const char* given = std::getenv("NRDMA_TEST_ADDRESS");
   return given != nullptr ? given : "127.0.0.1";
@@ -86,7 +87,7 @@ class Scratch {
     path().clear();
   }
   static std::string address() {
-    if (over_ip()) return own_ip() + ":" + std::to_string(free_port());
+    if (by_port()) return own_ip() + ":" + std::to_string(free_port());
     static std::atomic<int> next{0};
     return "unix:" + path() + "/" + std::to_string(next++) + ".sock";
   }

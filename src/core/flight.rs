@@ -313,7 +313,7 @@ impl Run {
             };
             flight.check_range(0, size)?;
             flight.note_result(sequence, part, path)?;
-            if part != Part::Nothing && !flight.exposed {
+            if part != Part::Nothing && (!flight.exposed || path == Path::Staged) {
                 if flight.placed < size {
                     flight.pending = Some((sequence, part, path, size));
                     return Ok(());
@@ -545,10 +545,10 @@ impl Flight {
     /// A result is announced: it must be the next, nothing may be unanswered, and it must have come the way that
     /// the fragment's target leaves open.
     fn note_result(&mut self, sequence: u32, part: Part, path: Path) -> Result<()> {
-        // Into a window it is copied by the responder, else by the link.
+        // Into a window it is copied or written by the responder, else by the link.
         let fits = part == Part::Nothing
             || match path {
-                Path::Staged => !self.exposed,
+                Path::Staged => !self.exposed || self.peer.link.caps().writes,
                 Path::Copied => true,
                 _ => self.exposed,
             };

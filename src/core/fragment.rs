@@ -10,9 +10,11 @@ use super::buffer::{Carrier, Lease, Path};
 use super::error::{Error, Kind, Result};
 use super::home::Home;
 use super::memory::{Block, Kind as MemoryKind, Span};
+use super::peer::Peer;
 use super::remote::Remote;
 use super::sleeper::Sleeper;
 use super::stats::add;
+use super::sync::lock;
 use super::transport::{Place, RegionKey};
 use super::wire::frame::{Frame, Part, Target};
 
@@ -67,17 +69,15 @@ pub(crate) struct Fragment {
 impl Fragment {
     /// A fragment about to run. Err: the requester named memory that is not there.
     pub(crate) fn new(remote: &Arc<Remote>, place: Place, target: Target) -> Result<Arc<Self>> {
+        let link = &remote.peer.link;
         let window = match target {
+            Target::Window { key, offset, capacity, .. } if link.caps().writes => {
+                inside(offset, capacity, link.exposed(key)?)?;
+                None
+            }
             Target::Window { key, offset, capacity, alias } => {
                 let block = remote.peer.window(key)?;
-                let at = usize::try_from(offset).ok();
-                let end = at.zip(usize::try_from(capacity).ok()).and_then(|(a, c)| a.checked_add(c));
-                let Some(at) = at.filter(|_| end.is_some_and(|end| end <= block.capacity())) else {
-                    return Err(Error::protocol(format!(
-                        "a window of {capacity} bytes at offset {offset} lies outside its region of {} bytes",
-                        block.capacity()
-                    )));
-                };
+                let at = inside(offset, capacity, block.capacity() as u64)?;
                 Some(Window { key, block, offset: at, alias: alias && at == 0 })
             }
             Target::Bytes | Target::Unreachable { .. } => None,
@@ -265,12 +265,67 @@ impl Fragment {
         let size = usize::try_from(lease.size()).map_err(|_| Error::invalid("the buffer is too large"))?;
         let span = lease.span(lease.size())?;
         let Some(window) = &output.window else {
-            self.remote.peer.put(self.place, &span)?;
-            return Ok(self.put_path());
+            return self.send_buffer(lease, &span);
         };
         window.block.prefault(window.offset.saturating_add(size));
         span.copy_to(window.block.as_ref(), window.offset)?;
         Ok(Path::Copied)
+    }
+
+    /// Sends a buffer's bytes to a result that is not mapped here.
+    fn send_buffer(&self, lease: &Lease, span: &Span) -> Result<Path> {
+        let peer = &self.remote.peer;
+        if let Some((key, offset)) = self.region(lease) {
+            let (slot, me, node) =
+                (Arc::<Mutex<Option<Result<()>>>>::default(), Sleeper::current(), &peer.node);
+            let (to, waker) = (Arc::clone(&slot), Arc::clone(node));
+            let written = move |result| {
+                *lock(&to) = Some(result);
+                me.wake(waker.lead.waiter());
+            };
+            if peer.link.write(key, offset, span, Box::new(written)).is_ok() {
+                let mut done = || lock(&slot).is_some() || !peer.is_alive();
+                aside(node, || node.wait(None, &mut done));
+                let result = lock(&slot).take();
+                return result.unwrap_or_else(|| Err(peer.lost_error())).map(|()| Path::Direct);
+            }
+        }
+        peer.put(self.place, span)?;
+        Ok(self.put_path())
+    }
+
+    /// The place of a region of the requester's that the link can write this buffer to by itself. Memory of the
+    /// host's is copied instead: nothing may read it once its last holder has let go of it.
+    fn region(&self, lease: &Lease) -> Option<(RegionKey, u64)> {
+        match self.target {
+            Target::Window { key, offset, .. } if self.remote.peer.link.caps().writes => {
+                (lease.kind() == MemoryKind::Private).then_some((key, offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// Has the link write the last result and announce it when it is in place, if nobody else holds the buffer
+    /// and so may change it meanwhile. False: nothing was begun.
+    fn send_behind(&self, sequence: u32, lease: &Lease) -> Result<bool> {
+        let Some((key, offset)) = self.region(lease).filter(|_| lease.is_sole()) else {
+            return Ok(false);
+        };
+        let (size, place) = (lease.size(), self.place);
+        let span = lease.span(size)?;
+        let (peer, held) = (Arc::clone(&self.remote.peer), lease.clone());
+        let written = move |result: Result<()>| {
+            drop(held);
+            let path = Path::Direct;
+            match result {
+                Ok(()) => {
+                    count(&peer, path, size);
+                    peer.send(&Frame::Result { place, sequence, part: Part::Final, path, size });
+                }
+                Err(error) => peer.send(&Frame::Failed { place, kind: error.kind, text: error.text }),
+            }
+        };
+        Ok(self.remote.peer.link.write(key, offset, &span, Box::new(written)).is_ok())
     }
 
     /// How bytes travel that are put on the link.
@@ -359,6 +414,9 @@ impl Fragment {
             }
             (Some(lease), _) => {
                 self.check(&lease)?;
+                if self.send_behind(output.sequence, &lease)? {
+                    return Ok(());
+                }
                 let path = self.place_buffer(output, &lease)?;
                 lease.set_path(path);
                 let size = lease.size();
@@ -375,9 +433,23 @@ impl Fragment {
     }
 
     fn count(&self, path: Path, size: u64) {
-        self.remote.peer.node.tally.count(path, size);
-        add(&self.remote.peer.bytes_sent, size);
+        count(&self.remote.peer, path, size);
     }
+}
+
+fn count(peer: &Peer, path: Path, size: u64) {
+    peer.node.tally.count(path, size);
+    add(&peer.bytes_sent, size);
+}
+
+/// The offset of a window, if it lies inside its region.
+fn inside(offset: u64, capacity: u64, region: u64) -> Result<usize> {
+    let end = offset.checked_add(capacity).filter(|end| *end <= region);
+    usize::try_from(offset).ok().filter(|_| end.is_some()).ok_or_else(|| {
+        Error::protocol(format!(
+            "a window of {capacity} bytes at offset {offset} lies outside its region of {region} bytes"
+        ))
+    })
 }
 
 impl Alias {

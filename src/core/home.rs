@@ -59,8 +59,8 @@ struct Slab {
 pub(crate) struct Home {
     slot: Slot,
     epoch: Arc<Epoch>,
-    /// Whether memory is made so that the peer can map it.
-    maps: AtomicBool,
+    /// Whether read memory is made so that the peer can reach it.
+    exposes: AtomicBool,
     zero_on_reuse: bool,
     host_id: u32,
     closed: OnceLock<Error>,
@@ -102,7 +102,9 @@ impl Home {
         let home = Arc::new(Self {
             slot: Slot::new(),
             epoch: Arc::default(),
-            maps: AtomicBool::new(link.as_ref().is_some_and(|link| link.caps().maps)),
+            exposes: AtomicBool::new(
+                link.as_ref().is_some_and(|link| link.caps().maps || link.caps().writes),
+            ),
             zero_on_reuse: shared.zero_on_reuse(),
             host_id,
             closed: OnceLock::new(),
@@ -173,7 +175,11 @@ impl Home {
     }
 
     fn possible(&self, kind: Kind) -> Kind {
-        if kind == Kind::Shared && self.maps.load(Ordering::Relaxed) { Kind::Shared } else { Kind::Private }
+        if kind == Kind::Shared && self.exposes.load(Ordering::Relaxed) {
+            Kind::Shared
+        } else {
+            Kind::Private
+        }
     }
 
     #[cold]
@@ -271,12 +277,17 @@ impl Home {
     /// A new region; private when the peer cannot be told of it.
     fn region(&self, kind: Kind, bytes: usize, whole: bool) -> Result<Arc<Region>> {
         let key = self.shared.region_key();
-        if let (Kind::Shared, Some(link)) = (kind, self.link())
-            && let Some(region) = self.exposed_region(&link, key, bytes, whole)?
+        let link = self.link();
+        if let (Kind::Shared, Some(link)) = (kind, &link)
+            && let Some(region) = self.exposed_region(link, key, bytes, whole)?
         {
             return Ok(region);
         }
         let (block, _) = self.shared.allocate(Kind::Private, bytes)?;
+        let block = match link {
+            Some(link) => link.keep(block),
+            None => block,
+        };
         Ok(Arc::new(Region::new(key, block, Kind::Private, whole, None)))
     }
 
@@ -290,13 +301,24 @@ impl Home {
         let (block, share) = self.shared.allocate(Kind::Shared, bytes)?;
         let Some(share) = share else { return Ok(None) };
         let capacity = u64::try_from(block.capacity()).unwrap_or(u64::MAX);
-        if let Err(error) = link.announce(key, capacity, share) {
-            // Not tried again: each try may wait for a second.
-            self.maps.store(false, Ordering::Relaxed);
-            log::warn!("host {} cannot map our memory, results are copied instead: {error}", self.host_id);
-            return Ok(None);
+        let told = match link.caps().writes {
+            true => link.expose(key, block),
+            false => link.announce(key, capacity, share).map(|()| block),
+        };
+        match told {
+            Ok(block) => {
+                Ok(Some(Arc::new(Region::new(key, block, Kind::Shared, whole, Some(Arc::downgrade(link))))))
+            }
+            Err(error) => {
+                // Not tried again: each try may wait for a second.
+                self.exposes.store(false, Ordering::Relaxed);
+                log::warn!(
+                    "host {} cannot reach our memory, results are copied instead: {error}",
+                    self.host_id
+                );
+                Ok(None)
+            }
         }
-        Ok(Some(Arc::new(Region::new(key, block, Kind::Shared, whole, Some(Arc::downgrade(link))))))
     }
 
     /// Refuses sizes and GPUs that no buffer can have.

@@ -460,7 +460,7 @@ impl Leading<'_> {
             for peer in warmed {
                 peer.polled.store(true, Ordering::Release);
                 peer.link.attention(Attention::Polled);
-                self.hot.far |= peer.link.caps().in_place;
+                self.hot.far |= peer.link.caps().in_place || peer.link.caps().writes;
                 self.hot.links.push(Warm { peer, active: true, last: Instant::now(), rounds: 0 });
             }
             self.hot.all = true;

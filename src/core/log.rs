@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// How much a record matters; larger is less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-// The levels of the C interface; nothing is as small as Debug yet.
+// The levels of the C interface; nothing is as small as Trace yet.
 #[allow(dead_code)]
 pub(crate) enum Level {
     Error = 1,
@@ -55,4 +55,5 @@ macro_rules! log_at {
 macro_rules! log_error { ($($text:tt)*) => { $crate::core::log::log_at!(Error, $($text)*) }; }
 macro_rules! log_warn { ($($text:tt)*) => { $crate::core::log::log_at!(Warn, $($text)*) }; }
 macro_rules! log_info { ($($text:tt)*) => { $crate::core::log::log_at!(Info, $($text)*) }; }
-pub(crate) use {log_at, log_error as error, log_info as info, log_warn as warn};
+macro_rules! log_debug { ($($text:tt)*) => { $crate::core::log::log_at!(Debug, $($text)*) }; }
+pub(crate) use {log_at, log_debug as debug, log_error as error, log_info as info, log_warn as warn};

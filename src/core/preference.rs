@@ -24,6 +24,11 @@ pub(super) fn engines(all: &[Arc<dyn Engine>], names: &[String]) -> Result<Vec<A
         );
         return Err(Error::new(Kind::NotSupported, text));
     }
+    if let [only] = places.as_slice()
+        && let Some(engine) = all.get(*only)
+    {
+        engine.insist();
+    }
     Ok(with_left_out(all, &places))
 }
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::error::Result;
-use super::memory::{Share, Span};
+use super::error::{Error, Kind, Result};
+use super::memory::{Block, Share, Span};
 pub(crate) use super::source::Source;
 pub(crate) use super::wire::channel::{ChannelProof, Sealer, TAG_BYTES};
 pub(crate) use super::wire::meeting::Meeting;
@@ -98,7 +98,12 @@ pub(crate) struct Caps {
     pub(crate) maps: bool,
     /// What is put is received straight into its place.
     pub(crate) in_place: bool,
+    /// It writes into the peer's memory by itself: read memory is exposed, and named as windows.
+    pub(crate) writes: bool,
 }
+
+/// What is done when a write is over: it is in place, or why not.
+pub(crate) type Written = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// One connected peer over one engine. All methods may be called from any thread.
 pub(crate) trait Link: Send + Sync {
@@ -132,6 +137,27 @@ pub(crate) trait Link: Send + Sync {
     fn put(&self, place: Place, offset: u64, span: &Span, skip: usize) -> Result<usize>;
     /// Whether `put` would take anything.
     fn room(&self) -> bool;
+    /// Memory of our own that may be given to [`Link::write`] later: the block to use in its place. A link that
+    /// writes by itself registers it when it is first needed, and gives the registration up when it is dropped.
+    fn keep(&self, block: Arc<dyn Block>) -> Arc<dyn Block> {
+        block
+    }
+    /// Registers memory of our own for the peer to write to and tells it so, if the link [`writes`](Caps::writes).
+    /// The block to use in its place: once that is detached, or the link closed, nothing that the peer writes
+    /// reaches it any more. It is given up by [`Link::forget`].
+    fn expose(&self, _key: RegionKey, _block: Arc<dyn Block>) -> Result<Arc<dyn Block>> {
+        Err(Error::new(Kind::NotSupported, format!("{} does not write by itself", self.engine())))
+    }
+    /// The size of a region that the peer has exposed. Err: it has exposed no such region.
+    fn exposed(&self, key: RegionKey) -> Result<u64> {
+        Err(Error::new(Kind::Stale, format!("region {} was not exposed", key.id)))
+    }
+    /// Writes a span into an exposed region of the peer's. The span is in use until `written` is called, once,
+    /// by [`Link::poll`], [`Link::drain`] or [`Link::close`] in any thread. Err: nothing was begun, `written` is
+    /// dropped; [`Link::put`] may still do.
+    fn write(&self, key: RegionKey, _offset: u64, _span: &Span, _written: Written) -> Result<()> {
+        self.exposed(key).map(drop)
+    }
     /// Hangs up; idempotent. The peer sees it at once; our own later calls fail.
     fn close(&self);
 }
@@ -194,6 +220,10 @@ pub(crate) trait Control: Send {
     }
     /// Where the listening end takes further connections of a session; None: nowhere.
     fn more_at(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+    /// Our own end's address, when it has one.
+    fn local(&self) -> Option<std::net::SocketAddr> {
         None
     }
     /// For a connection that was just accepted: waits for its first words, and hands it over if it is a further
@@ -271,6 +301,8 @@ pub(crate) const MAX_OFFER: usize = 512;
 pub(crate) trait Engine: Send + Sync {
     /// `inproc`, `shm`, ...; the order in `backends` is the order of preference.
     fn name(&self) -> &'static str;
+    /// It is the only engine that the node may use: it serves also where another would do better.
+    fn insist(&self) {}
     /// This engine's part in one connection. Err: why it cannot serve here, in words that both ends log. Must not
     /// wait: it is called for each connection, also for those that will use another engine.
     fn offer(&self, session: &Session, control: &dyn Control) -> Result<Box<dyn Candidate>>;

@@ -2,7 +2,10 @@
 pub(crate) mod clock;
 pub(crate) mod driver;
 #[cfg(target_os = "linux")]
+pub(crate) mod descriptors;
+#[cfg(target_os = "linux")]
 pub(crate) mod environment;
+pub(crate) mod interfaces;
 #[cfg(target_os = "linux")]
 pub(crate) mod library;
 pub(crate) mod limits;
@@ -18,4 +21,6 @@ pub(crate) mod runtime_dir;
 #[cfg(target_os = "linux")]
 pub(crate) mod signals;
 pub(crate) mod socket;
+#[cfg(target_os = "linux")]
+pub(crate) mod timer;
 pub(crate) mod wait;

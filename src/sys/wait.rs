@@ -150,6 +150,15 @@ impl Waiter for Epoll {
     }
 }
 
+/// Waits until a descriptor can be read; false: the time was over first, or a signal came.
+pub(crate) fn readable(fd: RawFd, timeout: Duration) -> bool {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let ms = i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+    // SAFETY: one entry, valid for writes.
+    let count = unsafe { libc::poll(&mut poll, 1, ms) };
+    count > 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,7 +53,7 @@ impl Link for FakeLink {
         "fake"
     }
     fn caps(&self) -> Caps {
-        Caps { maps: true, in_place: false }
+        Caps { maps: true, in_place: false, writes: false }
     }
     fn send(&self, _: &[u8]) -> Result<()> {
         Ok(())

@@ -14,7 +14,7 @@ pub(crate) mod unix;
 
 /// Every engine, best first.
 pub(crate) fn engines() -> Vec<Arc<dyn Engine>> {
-    vec![Arc::new(inproc::Inproc), Arc::new(shm::Shm), Arc::new(tcp::TcpEngine)]
+    vec![Arc::new(inproc::Inproc), Arc::new(shm::Shm), Arc::<ucx::Ucx>::default(), Arc::new(tcp::TcpEngine)]
 }
 
 /// Every kind of address.

@@ -185,7 +185,7 @@ impl Link for InprocLink {
     }
 
     fn caps(&self) -> Caps {
-        Caps { maps: false, in_place: false }
+        Caps { maps: false, in_place: false, writes: false }
     }
 
     fn send(&self, frame: &[u8]) -> Result<()> {

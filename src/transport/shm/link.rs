@@ -395,7 +395,7 @@ impl Link for ShmLink {
     }
 
     fn caps(&self) -> Caps {
-        Caps { maps: true, in_place: false }
+        Caps { maps: true, in_place: false, writes: false }
     }
 
     fn send(&self, frame: &[u8]) -> Result<()> {

@@ -21,6 +21,7 @@ pub(super) struct Channel {
     stream: Stream,
     address: String,
     more_at: SocketAddr,
+    local: SocketAddr,
     is_remote: bool,
     /// A message that was read to see what it is.
     first: Option<Vec<u8>>,
@@ -38,6 +39,7 @@ impl Channel {
             stream,
             address: peer.to_string(),
             more_at,
+            local: own,
             is_remote: !peer.ip().is_loopback(),
             first: None,
         })
@@ -130,6 +132,10 @@ impl Control for Channel {
 
     fn more_at(&self) -> Option<SocketAddr> {
         Some(self.more_at)
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        Some(self.local)
     }
 
     fn claim(&mut self, deadline: Instant) -> Result<bool> {

@@ -325,7 +325,7 @@ impl Link for TcpLink {
     }
 
     fn caps(&self) -> Caps {
-        Caps { maps: false, in_place: true }
+        Caps { maps: false, in_place: true, writes: false }
     }
 
     fn send(&self, frame: &[u8]) -> Result<()> {

@@ -84,6 +84,7 @@ pub(super) struct Ucx {
     pub(super) version: Version,
     /// The file, as the loader named it.
     pub(super) file: PathBuf,
+    #[allow(dead_code, reason = "for whoever asks where UCX came from")]
     pub(super) origin: Origin,
 }
 

@@ -1,0 +1,123 @@
+//! By which device to go.
+use std::net::IpAddr;
+use std::path::Path;
+
+use super::library;
+use crate::core::error::{Error, Kind, Result};
+use crate::sys::environment::setting;
+use crate::sys::interfaces::{interfaces, name_of};
+use crate::sys::rdma_choice::{self, Address, Choice, Wanted};
+use crate::sys::rdma_device;
+
+/// A device, and how UCX is to use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Device {
+    /// UCX's names of transports.
+    pub(super) tls: String,
+    /// UCX's name of the device.
+    net: String,
+    /// Of the device's addresses, the one to use.
+    gid_index: Option<u32>,
+    /// For logs.
+    words: String,
+    /// It writes into a peer's memory by itself.
+    pub(super) writes: bool,
+}
+
+/// UCX's transports that write into a peer's memory in hardware.
+const WRITING: [&str; 9] = ["rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5", "ib"];
+/// What may stand beside them: it only helps them to connect.
+const BESIDE: [&str; 5] = ["ud", "ud_v", "ud_x", "ud_verbs", "ud_mlx5"];
+/// What a link over an RDMA device uses.
+const RDMA: &str = "rc";
+
+impl Device {
+    /// The device to use for links by that address of ours. `insisted`: one without RDMA will do.
+    pub(super) fn choose(at: IpAddr, insisted: bool) -> Result<Self> {
+        // First, for it costs less than to load UCX.
+        let device = match (rdma(at), insisted) {
+            (Ok(choice), _) => Self::with_choice(&choice),
+            (Err(_), true) => Self::without_rdma(at)?,
+            (Err(why), false) => return Err(Error::new(Kind::NotSupported, why)),
+        };
+        library::ucx()?;
+        Ok(device)
+    }
+
+    fn with_choice(choice: &Choice) -> Self {
+        let gid_index = choice.gid.as_ref().map(|gid| gid.index);
+        Self::new(RDMA, &choice.name(), gid_index, choice.words())
+    }
+
+    fn without_rdma(at: IpAddr) -> Result<Self> {
+        let net = name_of(at).ok_or_else(|| {
+            Error::new(Kind::Unreachable, format!("no interface of this host has the address {at}"))
+        })?;
+        let words = format!("{net}, without RDMA");
+        Ok(Self::new("tcp", &net, None, words))
+    }
+
+    /// What the user says wins.
+    fn new(tls: &str, net: &str, gid_index: Option<u32>, words: String) -> Self {
+        let tls = user("TLS").unwrap_or_else(|| tls.to_owned());
+        let net = user("NET_DEVICES").unwrap_or_else(|| net.to_owned());
+        let writes = writes(&tls);
+        Self { tls, net, gid_index, words, writes }
+    }
+
+    /// For UCX.
+    pub(super) fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![("TLS", self.tls.clone()), ("NET_DEVICES", self.net.clone())];
+        if user("KEEPALIVE_INTERVAL").is_none() {
+            settings.push(("KEEPALIVE_INTERVAL", "2s".to_owned()));
+        }
+        if let Some(index) = self.gid_index.filter(|_| user("IB_GID_INDEX").is_none()) {
+            settings.push(("IB_GID_INDEX", index.to_string()));
+        }
+        settings
+    }
+
+    /// For logs.
+    pub(super) fn describe(&self) -> String {
+        format!("{} over {}", self.tls, self.words)
+    }
+}
+
+/// The user's own setting of UCX for us.
+fn user(name: &str) -> Option<String> {
+    setting(&format!("NRDMA_UCX_{name}"))?.into_string().ok()
+}
+
+/// The RDMA port with an address. Err: why there is none that can be used.
+fn rdma(at: IpAddr) -> Result<Choice, String> {
+    let devices = rdma_device::devices(Path::new("/"));
+    let addresses: Vec<Address> = interfaces()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|interface| Address { interface: interface.name, ip: interface.address })
+        .collect();
+    rdma_choice::choose(&devices, &addresses, &Wanted::Address(at))
+}
+
+/// Whether a peer's memory is only ever written to by hardware: where UCX does it in software it aborts the
+/// process whose peer is killed meanwhile.
+fn writes(tls: &str) -> bool {
+    let mut names = tls.split(',').map(str::trim);
+    let any = tls.split(',').any(|name| WRITING.contains(&name.trim()));
+    any && names.all(|name| WRITING.contains(&name) || BESIDE.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::writes;
+
+    #[test]
+    fn only_hardware_writes() {
+        for tls in ["rc", "rc_verbs", "dc,ud", "rc_x, ud_x", "ib"] {
+            assert!(writes(tls), "{tls}");
+        }
+        for tls in ["tcp", "rc,tcp", "all", "", "ud", "^tcp", "rc,sm", "rc,cma"] {
+            assert!(!writes(tls), "{tls}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! One device with its worker and its listener, for all links of a node that go over it.
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::context::Context;
+use super::device::Device;
+use super::header::SessionId;
+use super::inbox::Inbox;
+use super::library::{shielded, ucx};
+use super::memory::Sources;
+use super::port::{Ended, Port};
+use super::sys::{EpId, Worker};
+use super::watch::Watch;
+use crate::core::error::Result;
+use crate::core::transport::{Attention, Seat, Session};
+use crate::sys::descriptors::kept_from_children;
+use crate::sys::wait::readable;
+
+/// How long a link that ends in good order waits for its last words to leave; all links together no longer than
+/// ten times that.
+const LAST_WORDS: Duration = Duration::from_millis(50);
+/// How long the end of an endpoint is waited for; it takes less than a millisecond.
+const END: Duration = Duration::from_millis(100);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panic left is whole: an event is taken before it is handled.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One device with its worker and its listener.
+pub(super) struct Domain {
+    // Before the context: the worker is the first to go.
+    port: Mutex<Port>,
+    watch: Mutex<Watch>,
+    /// Somebody relies on the worker's descriptor.
+    sleepers: AtomicBool,
+    efd: i32,
+    /// Nanoseconds that are left for last words.
+    patience: AtomicU64,
+    pub(super) sources: Arc<Sources>,
+    pub(super) context: Arc<Context>,
+    pub(super) device: Device,
+    /// Where the listener can be called.
+    pub(super) listening: SocketAddr,
+    /// A forked child must leave its parent's devices alone.
+    pid: u32,
+}
+
+impl Domain {
+    /// Opens a device and listens at its address.
+    pub(super) fn open(device: &Device, at: IpAddr, seat: &Seat) -> Result<Arc<Self>> {
+        let ucx = ucx()?;
+        let open = || {
+            let context = Context::new(ucx, &device.settings())?;
+            let mut worker = Worker::new(&context)?;
+            let listening = worker.listen(SocketAddr::new(at, 0))?;
+            let efd = worker.efd();
+            Ok(Arc::new(Self {
+                port: Mutex::new(Port::new(worker)),
+                watch: Mutex::new(Watch::new(efd, seat)?),
+                sleepers: AtomicBool::new(false),
+                efd,
+                patience: AtomicU64::new(10 * nanoseconds(LAST_WORDS)),
+                sources: Arc::default(),
+                context,
+                device: device.clone(),
+                listening,
+                pid: std::process::id(),
+            }))
+        };
+        kept_from_children(|| shielded(open))
+    }
+
+    /// Whether it serves that device at that address for that node.
+    pub(super) fn serves(&self, device: &Device, at: IpAddr, node: usize) -> bool {
+        self.device == *device && self.listening.ip() == at && lock(&self.watch).node() == node
+    }
+
+    /// Whether this is not a forked child.
+    pub(super) fn is_ours(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    // ---- turns
+
+    /// Does something with the worker. `quiet`: the session whose messages the caller will look at himself.
+    pub(super) fn turn<R>(&self, quiet: Option<SessionId>, work: impl FnOnce(&mut Port) -> R) -> R {
+        self.take_turn(lock(&self.port), quiet, work)
+    }
+
+    fn take_turn<R>(
+        &self,
+        mut port: MutexGuard<'_, Port>,
+        quiet: Option<SessionId>,
+        work: impl FnOnce(&mut Port) -> R,
+    ) -> R {
+        port.quiet = quiet;
+        let result = work(&mut port);
+        port.take_events();
+        if self.sleepers.load(Ordering::SeqCst) && !port.is_armed() {
+            // What this turn did, or found, may have used up what the sleeper waits for.
+            port.settle();
+        }
+        port.quiet = None;
+        result
+    }
+
+    /// Moves things on, unless another thread is at it.
+    pub(super) fn progress(&self, quiet: SessionId) {
+        let port = match self.port.try_lock() {
+            Ok(port) => port,
+            Err(TryLockError::Poisoned(port)) => port.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        self.take_turn(port, Some(quiet), |port| port.progress());
+    }
+
+    /// Moves things on and waits shortly for more.
+    pub(super) fn wait(&self, timeout: Duration) {
+        self.turn(None, |port| {
+            port.progress();
+            port.settle();
+        });
+        readable(self.efd, timeout);
+    }
+
+    // ---- sleeping
+
+    pub(super) fn sit_down(&self, seat: &Seat, inbox: &Inbox) -> Result<()> {
+        inbox.watch(seat)?;
+        lock(&self.watch).add(seat.token)
+    }
+
+    pub(super) fn get_up(&self, seat: &Seat, inbox: &Inbox) {
+        inbox.unwatch(seat);
+        lock(&self.watch).remove(seat.token);
+    }
+
+    /// From now on `who` looks at the link of that token.
+    pub(super) fn attend(&self, token: u64, who: Attention, session: SessionId) -> Result<()> {
+        let asleep = {
+            let mut watch = lock(&self.watch);
+            let asleep = watch.attend(token, who)?;
+            self.sleepers.store(asleep, Ordering::SeqCst);
+            asleep
+        };
+        if asleep {
+            self.turn(Some(session), Port::settle);
+        }
+        Ok(())
+    }
+
+    /// Now and then.
+    pub(super) fn tick(&self) {
+        lock(&self.watch).clear_timer();
+        self.turn(None, Port::expire);
+    }
+
+    // ---- meeting
+
+    /// Waits until both ends of a session have proved themselves, or something else has come of it, or `enough`.
+    pub(super) fn wait_open(
+        &self,
+        session: &SessionId,
+        inbox: &Inbox,
+        deadline: Instant,
+        enough: &AtomicBool,
+    ) {
+        let over = || inbox.failure().is_some() || !inbox.is_empty() || enough.load(Ordering::Acquire);
+        while !inbox.is_open() && !over() && Instant::now() < deadline {
+            self.wait(Duration::from_millis(10));
+        }
+        // The answer may still be ours to move on, and nobody else looks yet.
+        self.until(deadline.saturating_duration_since(Instant::now()), |port| port.is_sent(session));
+    }
+
+    /// From now on until the answer is dropped the session's other end may connect.
+    pub(super) fn expect<'a>(&'a self, session: &'a Session, inbox: &Arc<Inbox>) -> Expectation<'a> {
+        self.turn(None, |port| port.expect(session, inbox));
+        Expectation { domain: self, session }
+    }
+
+    // ---- the end
+
+    /// Lets the last words leave.
+    pub(super) fn flush(&self, session: &SessionId) {
+        let left = Duration::from_nanos(self.patience.load(Ordering::Relaxed));
+        let (begun, most) = (Instant::now(), LAST_WORDS.min(left));
+        if self.turn(None, |port| port.flush(session)).is_err() {
+            return;
+        }
+        self.until(most, |port| port.is_flushed(session));
+        let spent = nanoseconds(begun.elapsed());
+        let less = |left: u64| Some(left.saturating_sub(spent));
+        // Cannot be Err: the closure always gives a value.
+        let _ = self.patience.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Ends a session: when this returns nothing of the peer's reaches our memory any more.
+    pub(super) fn end(&self, session: &SessionId) -> Option<Ended> {
+        let ended = self.turn(None, |port| port.end(session))?;
+        self.wait_closed(ended.ep);
+        ended.exposures.iter().for_each(|exposure| exposure.revoke());
+        Some(ended)
+    }
+
+    fn wait_closed(&self, ep: EpId) {
+        self.until(END, |port| port.is_closed(ep));
+    }
+
+    fn until(&self, most: Duration, done: impl Fn(&Port) -> bool) {
+        let begun = Instant::now();
+        let mut rounds = 0;
+        loop {
+            let over = self.turn(None, |port| {
+                port.progress();
+                done(port)
+            });
+            if over || begun.elapsed() >= most {
+                return;
+            }
+            rounds += 1;
+            if rounds > 100 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// One connection is waited for, until this is dropped.
+pub(super) struct Expectation<'a> {
+    domain: &'a Domain,
+    session: &'a Session,
+}
+
+impl Drop for Expectation<'_> {
+    fn drop(&mut self) {
+        self.domain.turn(None, |port| port.give_up(&self.session.id));
+    }
+}
