@@ -23,10 +23,20 @@ if(NRDMA_BASH AND TARGET conformance AND TARGET dice)
   set(_rig ${CMAKE_CURRENT_SOURCE_DIR}/rigs/soft_roce)
   add_executable(elsewhere ${_rig}/elsewhere.c)
   target_compile_options(elsewhere PRIVATE ${NRDMA_WARNINGS})
+  set(_stranger)
+  find_path(NRDMA_UCP_INCLUDE ucp/api/ucp.h)
+  find_library(NRDMA_UCP ucp)
+  find_library(NRDMA_UCS ucs)
+  if(NRDMA_UCP_INCLUDE AND NRDMA_UCP AND NRDMA_UCS)
+    add_executable(stranger ${_rig}/stranger.c)
+    target_compile_options(stranger PRIVATE ${NRDMA_WARNINGS})
+    target_link_libraries(stranger PRIVATE ${NRDMA_UCP} ${NRDMA_UCS})
+    set(_stranger --program $<TARGET_FILE:stranger>)
+  endif()
   set(_report ${CMAKE_CURRENT_BINARY_DIR}/rdma/report)
   nrdma_check(rdma.machines rdma ${NRDMA_BASH} ${_rig}/run.sh --report ${_report} --library $<TARGET_FILE:nrdma>
     --program $<TARGET_FILE:conformance> --program $<TARGET_FILE:dice> --program $<TARGET_FILE:fault_death>
-    --program $<TARGET_FILE:fault_kill> --program $<TARGET_FILE:elsewhere>
+    --program $<TARGET_FILE:fault_kill> --program $<TARGET_FILE:elsewhere> ${_stranger}
     --program ${NRDMA_TOOL_FILE} --program ${NRDMA_BENCH_FILE}
     --cache ${NRDMA_CARGO_DIR}/../rdma --judge no)
   # 4 minutes on two quiet processors.

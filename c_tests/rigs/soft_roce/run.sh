@@ -47,7 +47,7 @@ export PATH=$PATH:/sbin:/usr/sbin
 kernel_ready "$cache/kernel" || skip "$why"
 
 scratch=$(mktemp -d /tmp/nrdma-rdma-XXXXXX)
-machines=()
+declare -A machines=()
 clean() {
     ((${#machines[@]})) && kill -KILL "${machines[@]}" 2>/dev/null
     rm -rf "$scratch"
@@ -67,10 +67,11 @@ machine() { # HOST PROCESSORS MEMORY
         -netdev dgram,id=wire,local.type=unix,local.path="$scratch/$host",remote.type=unix,remote.path="$scratch/$other" \
         -device virtio-net-pci,netdev=wire,host_mtu=9000,mac=52:54:00:10:09:0$((16#$host - 9)),romfile= \
         </dev/null >"$scratch/qemu-$host" 2>&1 &
-    machines+=($!)
+    machines[$host]=$!
 }
 began=$SECONDS
-machine b 1 1024
+# Host b is of no use without what it obeys with.
+[[ " ${programs[*]} " != */elsewhere\ * ]] || machine b 1 1024
 machine a 2 2048
 
 # ---- what happens ----
@@ -80,17 +81,17 @@ show() { # the verdicts from line $shown on
     while read -r line; do
         shown=$((shown + 1))
         # Host b loses its power, as far as anybody can see.
-        [[ $line != "@freeze b" ]] || kill -STOP "${machines[0]}"
-        [[ $line != "@thaw b" ]] || kill -CONT "${machines[0]}"
+        [[ $line != "@freeze b" ]] || kill -STOP "${machines[b]}"
+        [[ $line != "@thaw b" ]] || kill -CONT "${machines[b]}"
         [[ $line =~ ^@end\ ([a-z_]+)\ ([a-z]+)\ ([0-9.]+) ]] || continue
         printf '%-16s %-8s %6s s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "${BASH_REMATCH[3]}"
     done < <(tr -d '\r' <"$scratch/report-a" 2>/dev/null | tail -n +$((shown + 1)))
 }
 shown=0
-while kill -0 "${machines[1]}" 2>/dev/null; do
+while kill -0 "${machines[a]}" 2>/dev/null; do
     show
     sleep 0.1
-    ((SECONDS - began < LIMIT_S)) || kill "${machines[1]}"
+    ((SECONDS - began < LIMIT_S)) || kill "${machines[a]}" 2>/dev/null
 done
 show
 tr -d '\r' <"$scratch/report-a" >"$report"

@@ -9,8 +9,7 @@ export NRDMA_TEST_ADDRESS=$OWN
 all="verbs conformance dice deaths demo host_frozen memlock stranger bench"
 limit_of() {
     case $1 in
-    conformance | dice | deaths) echo 120 ;;
-    bench) echo 90 ;;
+    conformance | dice | deaths | bench) echo 240 ;;
     *) echo 60 ;;
     esac
 }
@@ -99,9 +98,47 @@ since_ms() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.0f\n", (b - a) * 1000 }'
 
 # ---- what is refused ----
 
-memlock() { echo "nothing yet"; }
-stranger() { echo "nothing yet"; }
-bench() { echo "nothing yet"; }
+# Somebody who may lock 64 KiB only and is nobody special: he is told, and served another way.
+memlock() {
+    on_b "serve 4004 --name host-b" || fail "host b does not serve"
+    chmod a+rw /dev/infiniband/*
+    mkdir -p /run/nobody
+    cp /rig/token /run/nobody/token
+    chown -R nobody /run/nobody
+    chmod 700 /run/nobody
+    su -s /bin/sh nobody -c ". /rig/lib.sh; ulimit -l 64; ulimit -l; cd /run/nobody
+        export XDG_RUNTIME_DIR=/run/nobody NRDMA_AUTH_TOKEN_FILE=/run/nobody/token
+        nrdma demo --connect $B:4004 --out /run/nobody/n.png $PICTURE" >/tmp/n 2>&1
+    local rc=$?
+    cat /tmp/n
+    [ $rc = 0 ] || fail "the demo"
+    grep -q "^64$" /tmp/n || fail "the limit was not set"
+    grep -q "verified" /tmp/n || fail "the picture is wrong"
+    [ "$(column /tmp/n fragments)" -gt 0 ] || fail "host b did nothing"
+    [ "$ENGINE" != ucx ] || grep -q "RLIMIT_MEMLOCK" /tmp/n || fail "nothing names the limit"
+}
+
+# Connects to this host's UCX listener and to its port without a session, while another session is alive.
+stranger() {
+    [ "$ENGINE" = ucx ] || { echo "nothing of UCX listens"; return; }
+    local port
+    serve 4005 --name host-a
+    on_b "nrdma demo --connect $A:4005 --transport ucx --size 512x256 --tile 64 --out /tmp/s.png >/tmp/s 2>&1 </dev/null &"
+    eventually 20 grep -q "connected by ucx" /tmp/serve-4005.log || { cat /tmp/serve-4005.log; from_b /tmp/s; fail "the two do not connect"; }
+    rdma resource show cm_id
+    port=$(rdma resource show cm_id | sed -n 's/.*state LISTEN.*src-addr [^ ]*:\([0-9]*\).*/\1/p' | head -n 1)
+    [ -n "$port" ] || fail "there is no listener"
+    for i in 1 2 3; do
+        UCX_TLS=rc_verbs UCX_NET_DEVICES=rxe0:1 UCX_IB_GID_INDEX=$(gid_index) timeout 15 /usr/bin/stranger $A "$port" ||
+            fail "a stranger was let in"
+    done
+    eventually 40 on_b "grep -q picture /tmp/s" || { from_b /tmp/s; fail "the demo does not end"; }
+    from_b /tmp/s
+    from_b /tmp/s | grep -q verified || fail "the picture is wrong"
+}
+
+# Rates by size against ib_write_bw; both ends here, where one wire is not what is measured.
+bench() { NRDMA_LOG=warn NRDMA_TRANSPORTS="$ENGINE" ratios rates --at "$OWN"; }
 
 # ---- the run ----
 
