@@ -16,6 +16,7 @@ PACKAGES=(
     iproute2            # hosts in network namespaces
     ucx-utils iperf3    # what the benches measure against
     libopenmpi-dev openmpi-bin    # the example under MPI
+    qemu-system-x86 busybox-static cpio kmod ibverbs-providers ibverbs-utils rdma-core perftest # emulated RDMA machines
     libucx-dev          # the header that src/transport/ucx mirrors
     python3-pip         # a second UCX (c_tests/fetch_ucx.sh)
 )
