@@ -86,6 +86,7 @@ class Scratch {
     if (!path().empty()) remove_tree(path());
     path().clear();
   }
+  static void remove(const std::string& other) { remove_tree(other); }
   static std::string address() {
     if (by_port()) return own_ip() + ":" + std::to_string(free_port());
     static std::atomic<int> next{0};
@@ -250,6 +251,7 @@ struct Setup {
   uint32_t shutdown_timeout_ms = 0;
   uint32_t connect_timeout_ms = 0;  // this and the one above: not for worker processes
   uint32_t zero_copy = 0;
+  const char* auth_token = nullptr;  // not for worker processes
   uint64_t address_space = 0;  // worker processes only: RLIMIT_AS in bytes above what is mapped at the start
   int signal_fd = -1;          // worker processes only: inherited, for acts that must say "started"
 };
@@ -260,7 +262,8 @@ inline nrdma_status create_node(const Setup& setup, nrdma_node** node) {
   config.name = name.c_str();
   config.host_id = setup.host_id;
   config.worker_threads = setup.worker_threads;
-  config.transports = engine.c_str();
+  config.transports = engine.empty() ? nullptr : engine.c_str();
+  config.auth_token = setup.auth_token;
   config.heartbeat_ms = setup.heartbeat_ms;
   config.peer_timeout_ms = setup.peer_timeout_ms;
   config.shutdown_timeout_ms = setup.shutdown_timeout_ms;
@@ -288,9 +291,10 @@ class Node {
   nrdma_node* get() const { return node_; }
   operator nrdma_node*() const { return node_; }
   uint32_t id() const { return nrdma_node_host_id(node_); }
-  std::string listen() const {
+  std::string listen() const { return listen(Scratch::address()); }
+  std::string listen(const std::string& address) const {
     char bound[256] = "";
-    if (nrdma_node_listen(node_, Scratch::address().c_str(), bound, sizeof bound) != NRDMA_OK)
+    if (nrdma_node_listen(node_, address.c_str(), bound, sizeof bound) != NRDMA_OK)
       throw std::runtime_error("nrdma_node_listen: " + last_error());
     return bound;
   }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::node::{Buffer, Context, Node, Replica, Settings};
 use crate::os::{self, Event};
+use crate::rig;
 use crate::sys::nrdma_uuid;
 
 /// What a fragment does with its result.
@@ -117,7 +118,12 @@ fn fragments(
     let works = number(works)?;
     let worker_threads = number(threads)?;
     for i in 0..number::<usize>(count)? {
-        let settings = Settings { name: format!("responder-{i}"), worker_threads, ..Settings::default() };
+        let settings = Settings {
+            name: format!("responder-{i}"),
+            worker_threads,
+            transports: rig::transports(address),
+            ..Settings::default()
+        };
         let node = Node::new(&settings).map_err(|why| why.to_string())?;
         if works && i == 0 {
             node.register::<Work>().map_err(|why| why.to_string())?;

@@ -46,6 +46,11 @@ pub(crate) struct Rig {
     children: Vec<Child>,
 }
 
+/// What is measured at a TCP address is tcp, though the processes could share memory.
+pub(crate) fn transports(address: &str) -> Option<String> {
+    (!address.starts_with("unix:")).then(|| "tcp".to_owned())
+}
+
 impl Rig {
     /// Starts everything and waits until all have connected. `cpu`: the requester's processor.
     pub(crate) fn new(cpu: Option<usize>, plans: &[Plan]) -> Result<Self, Skipped> {
@@ -61,7 +66,12 @@ impl Rig {
             Some(_) => {}
             None => os::unpin(),
         }
-        let settings = Settings { name: "requester".to_owned(), worker_threads: 1, ..Settings::default() };
+        let settings = Settings {
+            name: "requester".to_owned(),
+            worker_threads: 1,
+            transports: transports(door),
+            ..Settings::default()
+        };
         let mut rig = Self { node: Node::new(&settings)?, children: Vec::new() };
         let address = rig.node.listen(door)?;
         let mut nodes = 0;

@@ -65,7 +65,8 @@ grep -q "verified" "$scratch/whole.txt" || fail "the picture is wrong"
 for host in host-2 host-3; do
     (($(fragments whole $host) > 0)) || fail "$host did nothing"
 done
-grep -q "connected by tcp" "$scratch/whole-log.txt" || fail "nothing says which engine was taken"
+grep -q "connected by tcp;.* shm not: .*network namespaces" "$scratch/whole-log.txt" ||
+    fail "nothing says which engine was taken, and why not shared memory"
 echo "ok: three hosts, $(fragments whole host-2) and $(fragments whole host-3) fragments away"
 
 # ---- a link goes down half way ----

@@ -1,5 +1,4 @@
 //! Fragments on other hosts: handing them out, taking their results, and taking them back.
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::buffer::{Lease, Path};
@@ -10,51 +9,13 @@ use super::memory::Kind as MemoryKind;
 use super::peer::Peer;
 use super::run::{Arrival, Run, State};
 use super::scheduler::callback;
+use super::share::{Opened, Share, share_of};
 use super::stats::add;
 use super::transport::{Chunk, Place};
 use super::wire::frame::{Frame, Part, Target};
 
 /// The largest result that comes as bytes.
 const LARGEST_STREAM: u64 = 256 << 20;
-
-/// How far a host knows the job.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opened {
-    No,
-    /// A thread is telling it.
-    Now,
-    Yes,
-}
-
-/// What a job has going on at one remote host.
-pub(super) struct Share {
-    pub(super) peer: Arc<Peer>,
-    pub(super) in_flight: u64,
-    pub(super) bytes: u64,
-    pub(super) opened: Opened,
-    /// It takes fragments of the job's class, as far as it told us.
-    pub(super) able: bool,
-    /// It said that it lacks the class.
-    pub(super) lacks: bool,
-    pub(super) dead: bool,
-    /// Fragments meant for this host alone.
-    pub(super) assigned: VecDeque<u64>,
-}
-
-impl Share {
-    pub(super) fn new(peer: Arc<Peer>) -> Self {
-        Self {
-            peer,
-            in_flight: 0,
-            bytes: 0,
-            opened: Opened::No,
-            able: false,
-            lacks: false,
-            dead: false,
-            assigned: VecDeque::new(),
-        }
-    }
-}
 
 /// A fragment that a remote host works on.
 pub(super) struct Flight {
@@ -225,7 +186,7 @@ impl Run {
                 partial: false,
                 landing: false,
             };
-            state.flights.insert(index, flight);
+            state.flights.insert(index, Box::new(flight));
         }
         add(&peer.fragments_sent, 1);
         // A failure to send is the loss of the peer, which takes the flight back.
@@ -599,7 +560,7 @@ fn revoke(lease: &Lease, peer: &Peer) {
 }
 
 /// Takes flights back, except those whose last result has come.
-fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Flight)> {
+fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Box<Flight>)> {
     let last = |arrival: &Arrival| match arrival {
         Arrival::Result { index, part, .. } if *part != Part::Partial => Some(*index),
         _ => None,
@@ -611,15 +572,11 @@ fn recall(state: &mut State, which: impl Fn(&Flight) -> bool) -> Vec<(u64, Fligh
         .collect()
 }
 
-fn share_of<'a>(state: &'a mut State, peer: &Arc<Peer>) -> Option<&'a mut Share> {
-    state.shares.iter_mut().find(|share| Arc::ptr_eq(&share.peer, peer))
-}
-
 /// The flight that a message of `peer` speaks of; none when it comes too late.
 pub(super) fn flight_of<'a>(state: &'a mut State, peer: &Peer, place: Place) -> Option<&'a mut Flight> {
     if state.stop.is_some() {
         return None;
     }
-    let flight = state.flights.get_mut(&place.index)?;
+    let flight = state.flights.get_mut(&place.index)?.as_mut();
     (flight.attempt == place.attempt && std::ptr::eq(Arc::as_ptr(&flight.peer), peer)).then_some(flight)
 }

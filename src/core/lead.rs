@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::peer::Peer;
 use super::sleeper::Sleeper;
 use super::transport::{Attention, Waiter};
+use super::turns::Turns;
 
 /// The longest a leader spins before it sleeps: about what two wake-ups take.
 const SPIN: Duration = Duration::from_micros(50);
@@ -28,10 +29,10 @@ const POLLS: u32 = 16;
 const MOMENT: Duration = Duration::from_micros(50);
 /// The same with links that are the system's to watch: telling it to, and being woken by it, costs more.
 const FAR_MOMENT: Duration = Duration::from_micros(200);
-/// Rounds without anything new after which a link counts as quiet.
-const QUIET: u32 = 64;
 /// So many short absences in a row, and the next is expected to be short, too.
 const TRUST: u32 = 8;
+/// One in so many absences is measured from then on.
+const SAMPLE: u64 = 8;
 /// How often the progress thread looks whether who left for a moment is back.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
@@ -90,19 +91,11 @@ struct Warm {
     peer: Arc<Peer>,
     active: bool,
     last: Instant,
-    /// Rounds in which it had nothing.
-    rounds: u32,
 }
 
 struct Hot {
-    /// Those that had something lately come first.
-    links: Vec<Warm>,
-    /// How many those are: they are polled in every round, of the others one, in turn. So a fragment costs the
-    /// same however many others are connected.
-    busy: usize,
-    turn: usize,
-    /// The next round looks at all.
-    all: bool,
+    /// Taken in turns, so that a fragment costs the same however many others are connected.
+    links: Turns<Warm>,
     spin: Spin,
     ready: Vec<u64>,
     /// When the last leader left.
@@ -118,51 +111,6 @@ struct Hot {
 }
 
 impl Hot {
-    /// Keeps the links that `keep` says; none counts as busy then, until the next round, which looks at all.
-    fn retain(&mut self, keep: impl FnMut(&mut Warm) -> bool) {
-        self.links.retain_mut(keep);
-        self.busy = 0;
-        self.all = true;
-    }
-
-    /// Takes what has arrived on one link; how much it was.
-    fn poll(&mut self, at: usize) -> usize {
-        let Some(warm) = self.links.get_mut(at) else { return 0 };
-        let found = warm.peer.poll(BATCH);
-        if found == 0 {
-            warm.rounds = warm.rounds.saturating_add(1);
-            return 0;
-        }
-        warm.active |= warm.peer.take_lively();
-        warm.rounds = 0;
-        if at >= self.busy {
-            self.links.swap(at, self.busy);
-            self.busy += 1;
-        }
-        found
-    }
-
-    /// Polls the busy links, and one of the others.
-    fn round(&mut self) -> usize {
-        let mut found = 0;
-        let mut at = 0;
-        while at < self.busy {
-            found += self.poll(at);
-            match self.links.get(at).is_some_and(|warm| warm.rounds >= QUIET) {
-                true => {
-                    self.busy -= 1;
-                    self.links.swap(at, self.busy);
-                }
-                false => at += 1,
-            }
-        }
-        if std::mem::take(&mut self.all) {
-            return found + (self.busy..self.links.len()).map(|at| self.poll(at)).sum::<usize>();
-        }
-        self.turn = if self.turn + 1 < self.links.len() { (self.turn + 1).max(self.busy) } else { self.busy };
-        found + self.poll(self.turn)
-    }
-
     /// Learns from how long nobody led, when the clock is looked at anyway: that costs, too.
     fn note_absence(&mut self, now: Instant) {
         let Some(left) = self.left.take() else { return };
@@ -222,10 +170,7 @@ impl Lead {
             any_warmed: AtomicBool::new(false),
             any_dead: AtomicBool::new(false),
             hot: Mutex::new(Hot {
-                links: Vec::new(),
-                busy: 0,
-                turn: 0,
-                all: false,
+                links: Turns::new(),
                 spin: Spin::new(),
                 ready: Vec::new(),
                 left: None,
@@ -265,7 +210,7 @@ impl Lead {
         self.any_dead.store(true, Ordering::SeqCst);
         // A thread that is stuck may lead for ever.
         if let Ok(mut hot) = self.hot.try_lock() {
-            hot.retain(|_| false);
+            hot.links.retain(|_| false);
         }
     }
 
@@ -282,7 +227,7 @@ impl Lead {
 
     fn let_dead_go(&self, hot: &mut Hot) {
         if self.any_dead.load(Ordering::Relaxed) && self.any_dead.swap(false, Ordering::SeqCst) {
-            hot.retain(|warm| warm.peer.is_alive());
+            hot.links.retain(|warm| warm.peer.is_alive());
         }
     }
 
@@ -349,7 +294,8 @@ impl Lead {
         }
         // Such an absence was too long, so this does not leave the links as they are.
         if let Some(mut leading) = self.take(progress) {
-            leading.hot.note_absence(Instant::now());
+            leading.hot.left = None;
+            leading.hot.short = 0;
         }
         self.ticking.store(false, Ordering::SeqCst);
         if self.leaves.load(Ordering::SeqCst) != leaves {
@@ -385,10 +331,10 @@ impl Lead {
 
 impl Leading<'_> {
     fn begin(&mut self) {
-        for warm in &self.hot.links {
+        for warm in self.hot.links.iter() {
             warm.peer.link.attention(Attention::Polled);
         }
-        self.hot.all = true;
+        self.hot.links.look_at_all();
     }
 
     /// Polls, spins and sleeps until `done` or `deadline`; whether it is done.
@@ -461,11 +407,14 @@ impl Leading<'_> {
                 peer.polled.store(true, Ordering::Release);
                 peer.link.attention(Attention::Polled);
                 self.hot.far |= peer.link.caps().in_place || peer.link.caps().writes;
-                self.hot.links.push(Warm { peer, active: true, last: Instant::now(), rounds: 0 });
+                self.hot.links.push(Warm { peer, active: true, last: Instant::now() });
             }
-            self.hot.all = true;
         }
-        self.hot.round()
+        self.hot.links.round(|warm| {
+            let found = warm.peer.poll(BATCH);
+            warm.active |= found > 0 && warm.peer.take_lively();
+            found
+        })
     }
 
     fn sleep(
@@ -503,7 +452,7 @@ impl Leading<'_> {
     fn cool(&mut self, now: Instant) -> bool {
         self.hot.cooled = now;
         let mut waiting = self.lead.any_warmed.load(Ordering::Acquire);
-        self.hot.retain(|warm| {
+        self.hot.links.retain(|warm| {
             if std::mem::take(&mut warm.active) {
                 warm.last = now;
             }
@@ -546,8 +495,12 @@ impl Leading<'_> {
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        self.hot.left = Some(Instant::now());
-        self.lead.stand_in.store(false, Ordering::SeqCst);
+        // Once it is trusted, some of its absences are enough to go on learning from: the clock costs, too.
+        let leaves = self.lead.leaves.load(Ordering::Relaxed);
+        self.hot.left = (self.hot.short < TRUST || leaves.is_multiple_of(SAMPLE)).then(Instant::now);
+        if self.lead.stand_in.load(Ordering::SeqCst) {
+            self.lead.stand_in.store(false, Ordering::SeqCst);
+        }
         // First, so that the progress thread looks itself at what rings from here on. Who takes the lead now
         // waits for our lock and then polls.
         self.lead.taken.store(false, Ordering::SeqCst);
@@ -557,7 +510,7 @@ impl Drop for Leading<'_> {
             return;
         }
         let mut waiting = false;
-        for warm in &self.hot.links {
+        for warm in self.hot.links.iter() {
             waiting |= warm.peer.link.attention(Attention::Progress);
         }
         if let Some(next) = next {

@@ -64,7 +64,7 @@ pub(crate) struct Peer {
     classes: RwLock<BTreeSet<Uuid>>,
     remotes: Mutex<BTreeMap<u64, Arc<Remote>>>,
     /// Mapped, or why not.
-    windows: Mutex<HashMap<RegionKey, Result<Arc<dyn Block>>>>,
+    windows: Mutex<BTreeMap<RegionKey, Result<Arc<dyn Block>>>>,
     flushing: Mutex<HashMap<(u64, u64, u32), Arc<Fragment>>>,
     /// Threads that wait for room on the link, and whether there are any.
     waiting: Mutex<Vec<Arc<Sleeper>>>,
@@ -111,7 +111,7 @@ impl Peer {
             gone: AtomicBool::new(false),
             classes: RwLock::new(identity.classes.into_iter().collect()),
             remotes: Mutex::new(BTreeMap::new()),
-            windows: Mutex::new(HashMap::new()),
+            windows: Mutex::new(BTreeMap::new()),
             flushing: Mutex::new(HashMap::new()),
             waiting: Mutex::default(),
             any_waiting: AtomicBool::new(false),

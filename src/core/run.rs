@@ -10,18 +10,17 @@ use std::time::Instant;
 use super::admission::{Caller, carry};
 use super::buffer::Path;
 use super::error::{Error, Kind, Result};
-use super::flight::{Flight, Opened, Share};
+use super::flight::Flight;
 use super::job::{FragmentInfo, Job, Mode, Spec, class_text, thread_id};
 use super::memory::Span;
 use super::node::Node;
 use super::peer::Peer;
 use super::scheduler::{Work, callback, depth};
+use super::share::{Opened, Share};
 use super::sleeper::Sleeper;
 use super::stats::add;
 use super::wire::frame::{Frame, Part};
 
-/// Fragments that a job in mode USER_DEFINED may have: their hosts are kept in memory.
-const MOST_ASSIGNED: u64 = 1 << 28;
 /// Fragments that are given up at a time.
 const GIVEN_UP: usize = 64;
 /// Result memory that may be outstanding at one host, unless a single fragment needs more.
@@ -50,8 +49,9 @@ pub(super) struct State {
     pub(super) shares: Vec<Share>,
     /// Fragments meant for this host alone.
     pub(super) assigned: VecDeque<u64>,
-    /// Few at a time: as many as the hosts have credits.
-    pub(super) flights: BTreeMap<u64, Flight>,
+    /// Few at a time: as many as the hosts have credits. Boxed: the map's nodes would be large else, and made anew
+    /// for each fragment when there is one at a time.
+    pub(super) flights: BTreeMap<u64, Box<Flight>>,
     pub(super) ready: VecDeque<Arrival>,
     /// Fragments that run here.
     running: u64,
@@ -155,67 +155,6 @@ impl Run {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    // ---- the plan
-
-    /// Decides which fragments there are and who may run them.
-    pub(crate) fn plan(self: &Arc<Self>) -> Result<()> {
-        let peers = self.node.peers_sorted();
-        match self.spec.mode {
-            Mode::Local if !self.job.runs_here() => {
-                return Err(Error::invalid(
-                    "a job in mode NRDMA_LOCAL needs execute_fragment, which is NULL",
-                ));
-            }
-            Mode::Local | Mode::Cluster => self.lock().left = self.count,
-            Mode::OncePerHost => self.plan_once(peers),
-            Mode::UserDefined => self.plan_assigned(peers)?,
-        }
-        self.spread();
-        Ok(())
-    }
-
-    fn plan_once(&self, peers: Vec<Arc<Peer>>) {
-        let mut state = self.lock();
-        for (peer, index) in peers.into_iter().zip(0..self.count) {
-            let mut share = Share::new(peer);
-            share.assigned.push_back(index);
-            state.left += 1;
-            state.shares.push(share);
-        }
-    }
-
-    fn plan_assigned(&self, peers: Vec<Arc<Peer>>) -> Result<()> {
-        if self.count > MOST_ASSIGNED {
-            let text = format!("{} fragments; NRDMA_USER_DEFINED has at most {MOST_ASSIGNED}", self.count);
-            return Err(Error::new(Kind::OutOfMemory, text));
-        }
-        let mut slots = Vec::new();
-        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
-        slots.try_reserve_exact(count).map_err(|_| {
-            Error::new(Kind::OutOfMemory, format!("no memory for the host ids of {count} fragments"))
-        })?;
-        slots.resize(count, 0_u32);
-        callback(&self.node, self.depth, || self.job.assign_hosts(&mut slots))?;
-        let mut state = self.lock();
-        state.shares = peers.into_iter().map(Share::new).collect();
-        for (index, host) in (0_u64..).zip(slots) {
-            if host == 0 || host == self.node.host_id() {
-                state.left += 1;
-                if self.job.runs_here() {
-                    state.assigned.push_back(index);
-                } else {
-                    let why =
-                        format!("fragment {index} is assigned to this host, but execute_fragment is NULL");
-                    state.ready.push_back(Arrival::Failed { index, why: Error::invalid(why) });
-                }
-            } else if let Some(share) = state.shares.iter_mut().find(|s| s.peer.host_id == host) {
-                share.assigned.push_back(index);
-                state.left += 1;
-            }
-        }
-        Ok(())
-    }
-
     /// Asks executors to run fragments here.
     pub(super) fn spread(self: &Arc<Self>) {
         if !self.job.runs_here() {
@@ -292,6 +231,8 @@ impl Run {
         };
         if let Some(action) = action {
             self.perform(action);
+            // The last step ends the job, also when its owner sleeps.
+            self.close_if_over(&mut self.lock());
             self.spread();
         }
     }
@@ -449,6 +390,7 @@ impl Run {
         }
     }
 
+    /// Who calls this takes the next step, or closes the job if there is none.
     fn perform(self: &Arc<Self>, action: Action) {
         match action {
             Action::Deliver(Arrival::Result { index, attempt, sequence, part, path, size }) => {
@@ -458,8 +400,6 @@ impl Run {
             Action::HandOut { peer, index, attempt, open } => self.hand_out(&peer, index, attempt, open),
             Action::Here { index, attempt } => self.run_here(index, attempt),
         }
-        // The last step ends the job, also when its owner sleeps.
-        self.close_if_over(&mut self.lock());
     }
 
     fn tell_failure(&self, index: u64, why: Error) {

@@ -134,39 +134,18 @@ pub(crate) fn depth() -> u32 {
 
 /// The body of an executor's thread.
 pub(crate) fn execute(node: &Arc<Node>) {
-    ROLE.set((Role::Executor, node.instance()));
-    let me = Sleeper::current();
-    let pool = &node.executors;
-    let mut finished = false;
-    loop {
-        match pool.turn(finished) {
-            Turn::Work(work) => {
-                work.perform_guarded();
-                finished = true;
-                continue;
-            }
-            Turn::Leave => return,
-            Turn::Idle => finished = false,
-        }
-        let mut news = || pool.has_work() || pool.is_stopping() || node.lead.is_wanted();
-        if let Some(mut leading) = node.lead.stand_in(node.progress.as_ref()) {
-            leading.until(&me, None, &mut Idle { pool }, &mut news);
-        } else if pool.fall_asleep(&me) {
-            let began = Instant::now();
-            me.park(Some(LINGER));
-            pool.wake_up(&me);
-            if began.elapsed() >= LINGER && pool.dismiss() {
-                return;
-            }
-        }
-    }
+    serve(node, Role::Executor, &node.executors);
 }
 
 /// The body of a deliverer's thread.
 pub(crate) fn deliver(node: &Arc<Node>) {
-    ROLE.set((Role::Deliverer, node.instance()));
+    serve(node, Role::Deliverer, &node.deliverers);
+}
+
+/// Runs what is queued until the pool is stopped or the thread is one too many.
+fn serve(node: &Arc<Node>, role: Role, pool: &Pool<Work>) {
+    ROLE.set((role, node.instance()));
     let me = Sleeper::current();
-    let pool = &node.deliverers;
     let mut finished = false;
     loop {
         match pool.turn(finished) {
@@ -178,15 +157,28 @@ pub(crate) fn deliver(node: &Arc<Node>) {
             Turn::Leave => return,
             Turn::Idle => finished = false,
         }
-        if pool.fall_asleep(&me) {
-            let began = Instant::now();
-            me.park(if pool.has_spares() { Some(LINGER) } else { None });
-            pool.wake_up(&me);
-            if began.elapsed() >= LINGER && pool.dismiss() {
-                return;
-            }
+        if role == Role::Executor && lead_meanwhile(node, &me) || !pool.fall_asleep(&me) {
+            continue;
+        }
+        let began = Instant::now();
+        // An executor looks now and then whether it can lead.
+        me.park((role == Role::Executor || pool.has_spares()).then_some(LINGER));
+        pool.wake_up(&me);
+        if began.elapsed() >= LINGER && pool.dismiss() {
+            return;
         }
     }
+}
+
+/// An idle executor leads until there is work; false: somebody else does.
+fn lead_meanwhile(node: &Node, me: &Arc<Sleeper>) -> bool {
+    let pool = &node.executors;
+    let Some(mut leading) = node.lead.stand_in(node.progress.as_ref()) else {
+        return false;
+    };
+    let mut news = || pool.has_work() || pool.is_stopping() || node.lead.is_wanted();
+    leading.until(me, None, &mut Idle { pool }, &mut news);
+    true
 }
 
 /// An executor with nothing to do sleeps.

@@ -31,7 +31,7 @@ impl Place {
 }
 
 /// Identifies shared memory on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RegionKey {
     /// Never reused by its node.
     pub(crate) id: u64,

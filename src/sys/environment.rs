@@ -3,6 +3,7 @@
 //! `setenv` moves the environment's memory while other threads read it, and crashes them. Here a new array is
 //! built beside the old one, which stays as it is, and one pointer is stored; arrays that were once published are
 //! never freed.
+use std::cell::Cell;
 use std::ffi::{CStr, OsString, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -34,12 +35,34 @@ pub(crate) fn setting(name: &str) -> Option<OsString> {
 /// Runs `work` while the environment also has `additions` (each `NAME=value`), except names that it has anyway, and
 /// lacks what begins with one of `hidden`.
 ///
-/// What other threads change meanwhile stays; what they read is whole at any time.
+/// What other threads change meanwhile stays; what they read is whole at any time. Within itself it does nothing more.
 pub(crate) fn with<R>(additions: &[&'static CStr], hidden: &[&str], work: impl FnOnce() -> R) -> R {
+    let Some(_inside) = Inside::enter() else { return work() };
     let mut last = WINDOW.lock().unwrap_or_else(PoisonError::into_inner);
     let window = Window::open(additions, hidden, *last);
     *last = window.new.expose_provenance();
     work()
+}
+
+thread_local! {
+    /// Whether this thread has a window open.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// That this thread has a window open.
+struct Inside;
+
+impl Inside {
+    /// None: it has one already, and would wait for itself.
+    fn enter() -> Option<Self> {
+        (!INSIDE.replace(true)).then_some(Self)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
 }
 
 /// A published environment; dropping it publishes what was there before.

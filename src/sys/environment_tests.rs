@@ -57,6 +57,7 @@ fn added() {
         assert_eq!(get(c"NRDMA_TEST_A").unwrap(), "ours");
         assert_eq!(get(c"NRDMA_TEST_B").unwrap(), "theirs");
         assert_eq!(get(c"SECRET_X").unwrap(), "1");
+        with(&[], &["SECRET_X"], || assert_eq!(get(c"SECRET_X").unwrap(), "1"));
         7
     });
     assert_eq!(result, 7);

@@ -1,8 +1,8 @@
 //! The operating system, in calls that cannot be used wrongly.
 pub(crate) mod clock;
-pub(crate) mod driver;
 #[cfg(target_os = "linux")]
 pub(crate) mod descriptors;
+pub(crate) mod driver;
 #[cfg(target_os = "linux")]
 pub(crate) mod environment;
 pub(crate) mod interfaces;

@@ -4,6 +4,7 @@
 #![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::multiple_unsafe_ops_per_block)]
 mod allocations;
 mod cache;
+#[cfg(not(loom))]
 mod choice;
 mod fake;
 #[cfg(not(loom))]

@@ -123,17 +123,30 @@ impl Encoded {
             bytes.extend_from_slice(more);
         }
     }
+    /// A field of fixed width; folds to one store when the fields before it are fixed, too.
+    #[inline(always)]
+    fn field<const N: usize>(&mut self, field: [u8; N]) -> &mut Self {
+        if let Self::Small { bytes, len } = self
+            && let Some(room) = bytes.get_mut(*len..).and_then(<[u8]>::first_chunk_mut)
+        {
+            *room = field;
+            *len += N;
+        } else {
+            self.push(&field);
+        }
+        self
+    }
+    #[inline(always)]
     fn byte(&mut self, v: u8) -> &mut Self {
-        self.push(&[v]);
-        self
+        self.field([v])
     }
+    #[inline(always)]
     fn u32(&mut self, v: u32) -> &mut Self {
-        self.push(&v.to_le_bytes());
-        self
+        self.field(v.to_le_bytes())
     }
+    #[inline(always)]
     fn u64(&mut self, v: u64) -> &mut Self {
-        self.push(&v.to_le_bytes());
-        self
+        self.field(v.to_le_bytes())
     }
     fn uuid(&mut self, v: &Uuid) -> &mut Self {
         for word in v {
@@ -158,6 +171,7 @@ impl AsRef<[u8]> for Encoded {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
+    #[inline(always)]
     fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let Some((head, rest)) = self.0.split_first_chunk::<N>() else {
             return Err(Error::protocol(format!("a frame ends {} bytes short", N - self.0.len())));
@@ -180,6 +194,11 @@ impl Reader<'_> {
     fn place(&mut self) -> Result<Place> {
         Ok(Place { job: self.u64()?, index: self.u64()?, attempt: self.u32()? })
     }
+    /// A place whose attempt comes first, to fill up a word.
+    fn place_behind(&mut self) -> Result<Place> {
+        let attempt = self.u32()?;
+        Ok(Place { job: self.u64()?, index: self.u64()?, attempt })
+    }
     fn key(&mut self) -> Result<RegionKey> {
         Ok(RegionKey { id: self.u64()?, generation: self.u32()? })
     }
@@ -200,26 +219,31 @@ impl Frame {
             Self::JobCancel { job } => {
                 out.byte(3).u64(*job);
             }
-            Self::Fragment { place, target } => {
-                out.byte(4).place(place);
+            // In this and the next every field is aligned to its width: the ring moves words, and a load that spans
+            // two of them has to wait for both.
+            Self::Fragment { place: Place { job, index, attempt }, target } => {
+                let target_kind = match target {
+                    Target::Bytes => 0,
+                    Target::Unreachable { .. } => 1,
+                    Target::Window { alias, .. } => 2 + u8::from(*alias),
+                };
+                out.field([4, target_kind, 0, 0]).u32(*attempt).u64(*job).u64(*index);
                 match target {
-                    Target::Bytes => out.byte(0),
-                    Target::Unreachable { capacity } => out.byte(1).u64(*capacity),
-                    Target::Window { key, offset, capacity, alias } => out
-                        .byte(2 + u8::from(*alias))
-                        .u64(key.id)
-                        .u32(key.generation)
-                        .u64(*offset)
-                        .u64(*capacity),
+                    Target::Bytes => &mut out,
+                    Target::Unreachable { capacity } => out.u64(*capacity),
+                    Target::Window { key, offset, capacity, .. } => {
+                        out.u64(*capacity).u64(*offset).u64(key.id).u32(key.generation)
+                    }
                 };
             }
-            Self::Result { place, sequence, part, path, size } => {
+            Self::Result { place: Place { job, index, attempt }, sequence, part, path, size } => {
                 let part = match part {
                     Part::Partial => 0,
                     Part::Final => 1,
                     Part::Nothing => 2,
                 };
-                out.byte(5).place(place).u32(*sequence).byte(part).byte(*path as u8).u64(*size);
+                out.field([5, part, *path as u8, 0]).u32(*attempt).u64(*job).u64(*index);
+                out.u64(*size).u32(*sequence);
             }
             Self::Failed { place, kind, text } => {
                 let kind = KINDS.iter().position(|k| k == kind).and_then(|n| u8::try_from(n).ok());
@@ -264,33 +288,37 @@ impl Frame {
             },
             2 => Self::JobClose { job: r.u64()? },
             3 => Self::JobCancel { job: r.u64()? },
-            4 => Self::Fragment {
-                place: r.place()?,
-                target: match r.byte()? {
+            4 => {
+                let [target, 0, 0] = r.take()? else {
+                    return Err(Error::protocol("a fragment's frame with unknown bytes"));
+                };
+                let place = r.place_behind()?;
+                let target = match target {
                     0 => Target::Bytes,
                     1 => Target::Unreachable { capacity: r.u64()? },
                     n @ (2 | 3) => {
-                        Target::Window { key: r.key()?, offset: r.u64()?, capacity: r.u64()?, alias: n == 3 }
+                        let (capacity, offset) = (r.u64()?, r.u64()?);
+                        Target::Window { key: r.key()?, offset, capacity, alias: n == 3 }
                     }
                     n => return Err(Error::protocol(format!("unknown result target {n}"))),
-                },
-            },
-            5 => Self::Result {
-                place: r.place()?,
-                sequence: r.u32()?,
-                part: match r.byte()? {
+                };
+                Self::Fragment { place, target }
+            }
+            5 => {
+                let [part, path, 0] = r.take()? else {
+                    return Err(Error::protocol("a result's frame with unknown bytes"));
+                };
+                let part = match part {
                     0 => Part::Partial,
                     1 => Part::Final,
                     2 => Part::Nothing,
                     n => return Err(Error::protocol(format!("unknown result part {n}"))),
-                },
-                path: {
-                    let number = r.byte()?;
-                    Path::from_number(u32::from(number))
-                        .ok_or_else(|| Error::protocol(format!("unknown path {number}")))?
-                },
-                size: r.u64()?,
-            },
+                };
+                let path = Path::from_number(u32::from(path))
+                    .ok_or_else(|| Error::protocol(format!("unknown path {path}")))?;
+                let place = r.place_behind()?;
+                Self::Result { place, size: r.u64()?, sequence: r.u32()?, part, path }
+            }
             6 => {
                 let place = r.place()?;
                 let number = r.byte()?;

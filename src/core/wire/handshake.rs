@@ -109,7 +109,7 @@ fn connect_with(
         return Err(talk.refuse(error));
     }
     let (theirs, listed) = (Offer::decode_all(&message)?, Listed::decode_all(&message)?);
-    let rounds = Rounds::new(listed, ours, theirs, names(side, &peer), talk.seals)?;
+    let rounds = Rounds::new(listed, ours, theirs, names(side, &peer), (talk.deadline, talk.seals))?;
     Ok(Agreed { peer, session, rounds })
 }
 
@@ -155,7 +155,7 @@ fn accept_with(
         ours.encode(to);
         listed.iter().for_each(|one| one.encode(to));
     })?;
-    let rounds = Rounds::new(listed, ours, theirs, names, talk.seals)?;
+    let rounds = Rounds::new(listed, ours, theirs, names, (talk.deadline, talk.seals))?;
     Ok(Agreed { peer, session, rounds })
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Names {
 
 /// The engines in the order in which they are tried.
 pub(crate) struct Rounds {
+    /// When the other end gives up at the latest, if it is like us.
+    deadline: Instant,
     turns: Vec<Turn>,
     names: Names,
     seals: Seals,
@@ -95,7 +97,7 @@ impl Rounds {
         ours: Offers,
         theirs: Vec<Offer>,
         names: Names,
-        seals: Seals,
+        (deadline, seals): (Instant, Seals),
     ) -> Result<Self> {
         let mut ours = ours.0;
         let turn = |listed| {
@@ -111,7 +113,7 @@ impl Rounds {
                 _ => Err(Error::protocol(format!("engine {engine:?} is to be tried, which was not offered"))),
             }
         };
-        Ok(Self { turns: listed.into_iter().map(turn).collect::<Result<_>>()?, names, seals })
+        Ok(Self { turns: listed.into_iter().map(turn).collect::<Result<_>>()?, names, seals, deadline })
     }
 
     /// What is tried, and why what is not.
@@ -135,6 +137,7 @@ impl Rounds {
         seat: &Seat,
         deadline: Instant,
     ) -> Result<Outcome> {
+        let deadline = deadline.min(self.deadline);
         let mut talk = SealedTalk { control, deadline, seals: self.seals };
         let mut why_not = Vec::new();
         let mut left = self.turns.iter().filter(|turn| matches!(turn, Turn::Try { .. })).count();

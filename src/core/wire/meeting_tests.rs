@@ -313,7 +313,8 @@ fn a_list_names_only_what_both_have_offered() {
     let names = || Names { own: "own".into(), peer: "peer".into() };
     let rounds = |list: &[&str], ours, theirs| {
         let listed = list.iter().map(|name| Listed::Candidate((*name).to_owned())).collect();
-        Rounds::new(listed, ours, theirs, names(), seals(&session).unwrap()).map(drop)
+        Rounds::new(listed, ours, theirs, names(), (Instant::now() + LONG, seals(&session).unwrap()))
+            .map(drop)
     };
     assert!(rounds(&["a"], offers(&["a"]), theirs("a", true)).is_ok());
     let wrong = [

@@ -1,6 +1,5 @@
 //! By which device to go.
 use std::net::IpAddr;
-use std::path::Path;
 
 use super::library;
 use crate::core::error::{Error, Kind, Result};
@@ -90,7 +89,7 @@ fn user(name: &str) -> Option<String> {
 
 /// The RDMA port with an address. Err: why there is none that can be used.
 fn rdma(at: IpAddr) -> Result<Choice, String> {
-    let devices = rdma_device::devices(Path::new("/"));
+    let devices = rdma_device::devices(&rdma_device::root());
     let addresses: Vec<Address> = interfaces()
         .unwrap_or_default()
         .into_iter()

@@ -155,7 +155,7 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
 /// `ucp_worker_create`): runs `work` without the variables that are not to be trusted or not meant for UCX, and
 /// without a change of what the host does at signals. Err: that of `work`, with what UCX says of it.
 ///
-/// One thread at a time; not within itself.
+/// One thread at a time.
 pub(super) fn shielded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let (result, heard) = messages::hear(|| shielded_with(&[], work));
     if heard.is_empty() {
@@ -212,8 +212,11 @@ fn check(library: Library, origin: Origin) -> Result<Ucx> {
     // SAFETY: it is UCX, and of a version that has these functions as they are declared.
     let functions = unsafe { Functions::load(|name| library.symbol(name)) };
     let functions = functions.map_err(|names| {
-        let text = format!("{} is UCX {version} but lacks {}", place(&file, origin), names.join(", "));
-        missing(format!("{text}; install a complete UCX"))
+        let some = names.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+        let more =
+            if names.len() > 3 { format!(" and {} more functions", names.len() - 3) } else { String::new() };
+        let file = place(&file, origin);
+        missing(format!("{file} is UCX {version} but lacks {some}{more}; install a complete UCX"))
     })?;
     Ok(Ucx { functions, version, file, origin })
 }
