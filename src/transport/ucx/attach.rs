@@ -36,7 +36,7 @@ pub(super) struct Opening {
 impl Opening {
     pub(super) fn new(domains: &Arc<Domains>, device: Device, at: IpAddr) -> Self {
         let mut offer = vec![VERSION];
-        offer.extend_from_slice(device.tls.as_bytes());
+        offer.extend_from_slice(device.kind().as_bytes());
         Self { domains: Arc::clone(domains), device, at, offer }
     }
 }
@@ -48,10 +48,10 @@ impl Candidate for Opening {
 
     fn unfit(&self, theirs: &[u8]) -> Option<String> {
         match theirs.split_first() {
-            Some((&VERSION, tls)) if tls == self.device.tls.as_bytes() => None,
-            Some((&VERSION, tls)) => {
-                let tls: String = String::from_utf8_lossy(tls).chars().filter(|c| !c.is_control()).collect();
-                Some(format!("one end uses {}, the other {tls}", self.device.tls))
+            Some((&VERSION, kind)) if kind == self.device.kind().as_bytes() => None,
+            Some((&VERSION, kind)) => {
+                let kind: String = String::from_utf8_lossy(kind).chars().filter(|c| !c.is_control()).collect();
+                Some(format!("one end uses {}, the other {kind}", self.device.kind()))
             }
             _ => Some("the other end's version of this engine is another".to_owned()),
         }

@@ -1,4 +1,5 @@
 //! By which device to go.
+use std::ffi::CStr;
 use std::net::IpAddr;
 
 use super::library;
@@ -12,7 +13,7 @@ use crate::sys::rdma_device;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Device {
     /// UCX's names of transports.
-    pub(super) tls: String,
+    tls: String,
     /// UCX's name of the device.
     net: String,
     /// Of the device's addresses, the one to use.
@@ -27,8 +28,10 @@ pub(super) struct Device {
 const WRITING: [&str; 9] = ["rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5", "ib"];
 /// What may stand beside them: it only helps them to connect.
 const BESIDE: [&str; 5] = ["ud", "ud_v", "ud_x", "ud_verbs", "ud_mlx5"];
-/// What a link over an RDMA device uses.
-const RDMA: &str = "rc";
+/// What a link over an RDMA device uses: by these exact names, or UCX would take unreliable datagrams to see whether
+/// the peer lives, and lose it.
+const RDMA: &str = "rc_verbs";
+const RDMA_MLX5: &str = "rc_mlx5,rc_verbs";
 
 impl Device {
     /// The device to use for links by that address of ours. `insisted`: one without RDMA will do.
@@ -45,7 +48,10 @@ impl Device {
 
     fn with_choice(choice: &Choice) -> Self {
         let gid_index = choice.gid.as_ref().map(|gid| gid.index);
-        Self::new(RDMA, &choice.name(), gid_index, choice.words())
+        let driver = std::fs::read_link(format!("/sys/class/infiniband/{}/device/driver", choice.device));
+        let mlx5 = driver.is_ok_and(|driver| driver.ends_with("mlx5_core"));
+        let tls = if mlx5 { RDMA_MLX5 } else { RDMA };
+        Self::new(tls, &choice.name(), gid_index, choice.words())
     }
 
     fn without_rdma(at: IpAddr) -> Result<Self> {
@@ -70,10 +76,36 @@ impl Device {
         if user("KEEPALIVE_INTERVAL").is_none() {
             settings.push(("KEEPALIVE_INTERVAL", "2s".to_owned()));
         }
-        if let Some(index) = self.gid_index.filter(|_| user("IB_GID_INDEX").is_none()) {
-            settings.push(("IB_GID_INDEX", index.to_string()));
-        }
         settings
+    }
+
+    /// For UCX, which takes this from the environment only. What is there already stays.
+    pub(super) fn environment(&self) -> Option<&'static CStr> {
+        const INDICES: [&CStr; 16] = [
+            c"UCX_IB_GID_INDEX=0",
+            c"UCX_IB_GID_INDEX=1",
+            c"UCX_IB_GID_INDEX=2",
+            c"UCX_IB_GID_INDEX=3",
+            c"UCX_IB_GID_INDEX=4",
+            c"UCX_IB_GID_INDEX=5",
+            c"UCX_IB_GID_INDEX=6",
+            c"UCX_IB_GID_INDEX=7",
+            c"UCX_IB_GID_INDEX=8",
+            c"UCX_IB_GID_INDEX=9",
+            c"UCX_IB_GID_INDEX=10",
+            c"UCX_IB_GID_INDEX=11",
+            c"UCX_IB_GID_INDEX=12",
+            c"UCX_IB_GID_INDEX=13",
+            c"UCX_IB_GID_INDEX=14",
+            c"UCX_IB_GID_INDEX=15",
+        ];
+        // Beyond these UCX chooses by itself.
+        INDICES.get(usize::try_from(self.gid_index?).ok()?).copied()
+    }
+
+    /// What both ends must have in common to meet.
+    pub(super) fn kind(&self) -> &str {
+        if self.writes { "rdma" } else { &self.tls }
     }
 
     /// For logs.

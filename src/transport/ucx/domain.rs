@@ -15,6 +15,7 @@ use super::port::{Ended, Port};
 use super::sys::{EpId, Worker};
 use super::watch::Watch;
 use crate::core::error::Result;
+use crate::core::log;
 use crate::core::transport::{Attention, Seat, Session};
 use crate::sys::descriptors::kept_from_children;
 use crate::sys::wait::readable;
@@ -71,7 +72,11 @@ impl Domain {
                 pid: std::process::id(),
             }))
         };
-        kept_from_children(|| shielded(open))
+        let begun = Instant::now();
+        let additions: Vec<_> = device.environment().into_iter().collect();
+        let domain = kept_from_children(|| shielded(&additions, open))?;
+        log::debug!("UCX opened {} in {} ms", device.describe(), begun.elapsed().as_millis());
+        Ok(domain)
     }
 
     /// Whether it serves that device at that address for that node.

@@ -156,7 +156,7 @@ impl Host {
 
 /// Calls something of UCX that looks at the environment.
 fn make(ucx: &Ucx, what: &str, work: impl FnOnce() -> ucs_status_t) -> Result<()> {
-    library::shielded(|| Status(work()).check(ucx, what))
+    library::shielded(&[], || Status(work()).check(ucx, what))
 }
 
 /// From the settings to a worker and back.

@@ -156,8 +156,10 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
 /// without a change of what the host does at signals. Err: that of `work`, with what UCX says of it.
 ///
 /// One thread at a time.
-pub(super) fn shielded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let (result, heard) = messages::hear(|| shielded_with(&[], work));
+///
+/// `additions`: settings that UCX takes from the environment only.
+pub(super) fn shielded<T>(additions: &[&'static CStr], work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (result, heard) = messages::hear(|| shielded_with(additions, work));
     if heard.is_empty() {
         return result;
     }

@@ -14,8 +14,8 @@ use crate::core::error::{self, Error, Result};
 use crate::core::memory::Span;
 use crate::core::transport::{ChannelProof, MAX_FRAME, RegionKey, Sealer, Session, Written};
 
-/// The number of the session's channel over UCX; 0 and 1 are TCP's.
-pub(super) const CHANNEL: u32 = 2;
+/// The number of the session's channel over UCX; 0 and 1 are TCP's, 2 is the door of shm.
+pub(super) const CHANNEL: u32 = 3;
 /// The most bytes of one message of data.
 pub(super) const MAX_CHUNK: usize = 256 << 10;
 /// The most bytes of data on their way, or received and not taken.
@@ -96,12 +96,11 @@ impl Line {
 
     // ---- out
 
-    /// The connecting end's first words.
-    pub(super) fn greet(&mut self, worker: &mut Worker, session: &Session) -> Result<()> {
-        let proof = ChannelProof::make(session, CHANNEL)?;
-        let bytes = proof.bytes().to_vec();
+    /// The connecting end's first words: a proof.
+    pub(super) fn greet(&mut self, worker: &mut Worker, session: &Session, words: Vec<u8>) -> Result<()> {
+        let proof = ChannelProof::read(&words).ok_or_else(|| Error::invalid("these words are no proof"))?;
         self.greeting = Some((session.clone(), proof));
-        self.send(worker, Kind::Hello, bytes)
+        self.send(worker, Kind::Hello, words)
     }
 
     /// Sends a message, in order.
@@ -237,7 +236,7 @@ impl Line {
             Data::Waiting(waiting) => waiting.len,
             Data::TooLong(len) => *len,
         };
-        let fits = len > 0 && len <= MAX_CHUNK && self.arrived + len <= MAX_OUTSTANDING + MAX_CHUNK;
+        let fits = len > 0 && len <= MAX_CHUNK && self.arrived + len <= MAX_OUTSTANDING;
         if !fits || target.offset.checked_add(len as u64).is_none() {
             drop_data(worker, data);
             let text =

@@ -145,8 +145,10 @@ impl UcxLink {
         sink(Incoming::Data { place: target.place, offset: target.offset, chunk })
     }
 
-    fn has_room(&self) -> bool {
-        self.inbox.outstanding.load(Ordering::Acquire) < MAX_OUTSTANDING
+    /// Takes room for so many bytes, if there is.
+    fn reserve(&self, len: usize) -> bool {
+        let more = |bytes: usize| Some(bytes + len).filter(|bytes| *bytes <= MAX_OUTSTANDING);
+        self.inbox.outstanding.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
     /// Whether the connection by which the nodes met is over.
@@ -252,14 +254,16 @@ impl Link for UcxLink {
         let total = span.len.checked_sub(skip);
         let total = total.ok_or_else(|| Error::invalid(format!("{skip} bytes skipped of {}", span.len)))?;
         let mut done = 0;
-        while done < total && self.has_room() {
+        while done < total {
             let len = (total - done).min(MAX_CHUNK);
+            if !self.reserve(len) {
+                break;
+            }
             let at = offset.checked_add(done as u64);
             let at = at.ok_or_else(|| Error::invalid(format!("data at offset {offset} overflows")))?;
             let mut bytes = vec![0; len];
             span.block.read(span.offset + skip + done, &mut bytes)?;
             let target = Some(Target { place, offset: at });
-            self.inbox.outstanding.fetch_add(len, Ordering::AcqRel);
             let sent = self.domain.turn(None, |port| {
                 let (line, worker) = port.line(&self.session)?;
                 line.send_to(worker, Message::Data, target, bytes)
@@ -271,7 +275,7 @@ impl Link for UcxLink {
     }
 
     fn room(&self) -> bool {
-        self.has_room()
+        self.inbox.outstanding.load(Ordering::Acquire) + MAX_CHUNK <= MAX_OUTSTANDING
     }
 
     fn keep(&self, block: Arc<dyn Block>) -> Arc<dyn Block> {

@@ -18,6 +18,9 @@ mod inbox;
 mod library;
 mod line;
 mod link;
+#[cfg(test)]
+#[cfg(not(any(loom, tsan)))]
+mod link_tests;
 mod memory;
 mod messages;
 mod pending;

@@ -1,5 +1,6 @@
 //! The worker with all sessions that use it; one thread at a time.
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,16 +69,23 @@ impl Port {
     }
 
     /// Connects for a session.
-    pub(super) fn call(
+    pub(super) fn call(&mut self, session: &Session, to: SocketAddr, inbox: &Arc<Inbox>) -> Result<()> {
+        let proof = ChannelProof::make(session, CHANNEL)?;
+        self.call_with(session, to, inbox, proof.bytes().to_vec())
+    }
+
+    /// Connects for a session with these first words.
+    pub(super) fn call_with(
         &mut self,
         session: &Session,
-        to: std::net::SocketAddr,
+        to: SocketAddr,
         inbox: &Arc<Inbox>,
+        words: Vec<u8>,
     ) -> Result<()> {
         self.armed = false;
         let ep = self.worker.connect(to)?;
         let mut line = Line::new(session, ep, Arc::clone(inbox))?;
-        let greeted = line.greet(&mut self.worker, session);
+        let greeted = line.greet(&mut self.worker, session, words);
         self.lines.insert(session.id, line);
         greeted
     }
