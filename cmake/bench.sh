@@ -4,6 +4,6 @@
 set -eu
 file=$1
 shift
-built=$("$@" --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+built=$("$@" --message-format=json-render-diagnostics | sed -n '/"kind":\["bench"\]/s/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 [ -n "$built" ] || exit 1
 cmp -s "$built" "$file" || cp "$built" "$file"
