@@ -145,7 +145,7 @@ foreach(pair IN LISTS _kinds)
     get_filename_component(_name ${file} NAME_WE)
     # Between processes, so not over inproc.
     set(_engines)
-    if(_name MATCHES "^large_|^fault_(kill|stop)$")
+    if(_name MATCHES "^large_|^fault_(kill|stop|death)$")
       set(_engines ${NRDMA_TEST_ENGINES})
       list(REMOVE_ITEM _engines inproc)
     endif()

@@ -43,6 +43,11 @@ inline std::string program;
 inline bool processes() { return engine != "inproc"; }
 // Whether nodes meet at host:port.
 inline bool by_port() { return engine == "tcp" || engine == "ucx"; }
+// Their IP address: an RDMA device is found by its own.
+inline std::string own_ip() {
+  const char* given = std::getenv("NRDMA_TEST_ADDRESS");
+  return given != nullptr ? given : "127.0.0.1";
+}
 
 inline double now() { return watch_now(); }
 inline void sleep_ms(unsigned ms) { watch_sleep_ms(ms); }
@@ -83,7 +88,7 @@ class Scratch {
   }
   static void remove(const std::string& other) { remove_tree(other); }
   static std::string address() {
-    if (by_port()) return "127.0.0.1:" + std::to_string(free_port());
+    if (by_port()) return own_ip() + ":" + std::to_string(free_port());
     static std::atomic<int> next{0};
     return "unix:" + path() + "/" + std::to_string(next++) + ".sock";
   }
@@ -93,7 +98,7 @@ class Scratch {
   static int free_port() {
     sockaddr_in where{};
     where.sin_family = AF_INET;
-    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (inet_pton(AF_INET, own_ip().c_str(), &where.sin_addr) != 1) throw std::runtime_error("no address: " + own_ip());
     socklen_t length = sizeof where;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&where), length) != 0 ||

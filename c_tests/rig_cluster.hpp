@@ -63,6 +63,8 @@ inline constexpr bool sanitized = false;
 inline std::atomic<int> bad_workers{0};
 
 // A worker process, this program again. Start it from the main thread: it dies with the thread that made it.
+// NRDMA_TEST_LAUNCHER names a command that runs one elsewhere: given the program and its arguments, it lives as long as
+// the worker, ends with its exit status, and its death is the worker's.
 class Process {
  public:
   Process(const std::string& address, const Setup& setup) {
@@ -78,10 +80,11 @@ class Process {
                                       std::to_string(setup.address_space),
                                       std::to_string(setup.signal_fd)};
     std::vector<char*> argv;
+    if (const char* launcher = std::getenv("NRDMA_TEST_LAUNCHER")) words.insert(words.begin(), launcher);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    if (posix_spawn(&pid_, program.c_str(), nullptr, nullptr, argv.data(), environ) != 0)
-      throw std::runtime_error("cannot start " + program);
+    if (posix_spawn(&pid_, words[0].c_str(), nullptr, nullptr, argv.data(), environ) != 0)
+      throw std::runtime_error("cannot start " + words[0]);
   }
   Process(Process&& other) noexcept 
       : pid_(std::exchange(other.pid_, -1)), status_(other.status_), killed_(other.killed_) {}
@@ -195,6 +198,8 @@ class Cluster {
       throw std::runtime_error("worker " + std::to_string(setup.host_id) + " did not join");
     hosts.push_back(setup.host_id);
   }
+  // A worker process that nobody waits for.
+  Process spawn(const Setup& setup) const { return Process(address_, setup); }
   // Worker processes only.
   Process& process(uint32_t host) { return processes_.at(host); }
 

@@ -94,6 +94,19 @@ if(NRDMA_TOOL AND NOT _triple AND NOT CMAKE_CROSSCOMPILING)
   add_dependencies(nrdma_texts nrdma_tool)
 endif()
 
+# The bench, for the rig of emulated machines: cargo alone knows what it calls the file.
+if(NRDMA_RDMA_RIG AND NRDMA_TOOL AND BUILD_TESTING AND PROJECT_IS_TOP_LEVEL)
+  set(NRDMA_BENCH_FILE ${NRDMA_CARGO_DIR}/tool/${_sub}/ratios)
+  add_custom_target(nrdma_bench ALL
+    COMMAND ${CMAKE_COMMAND} -E env ${_env} sh ${CMAKE_CURRENT_LIST_DIR}/bench.sh ${NRDMA_BENCH_FILE}
+      ${CARGO} ${_args} --target-dir ${NRDMA_CARGO_DIR}/tool --bench ratios ${_more}
+    BYPRODUCTS ${NRDMA_BENCH_FILE}
+    USES_TERMINAL VERBATIM)
+  if(TARGET nrdma_tool)
+    add_dependencies(nrdma_bench nrdma_tool)
+  endif()
+endif()
+
 add_library(nrdma SHARED IMPORTED GLOBAL)
 add_library(nrdma::nrdma ALIAS nrdma)
 add_dependencies(nrdma nrdma_cargo)

@@ -1,6 +1,7 @@
 //! The bars of the cache and of the shm engine, each as a ratio of two measurements of the same run.
 //!
 //! `cargo bench --bench ratios` prints the table; `-- --only NAME`, `-- --json FILE`, `-- --list`.
+//! `cargo bench --bench ratios -- rates` measures rates by size against other programs; see `rates.rs`.
 //! Only ratios are worth comparing: absolute times depend on the machine, on what else runs, and on where the
 //! scheduler puts the two processes. So every time is the median of many, every ratio the median of three,
 //! both processes sit on the same two processors for both sides of a ratio, and priority is raised when that
@@ -17,6 +18,8 @@ mod latency;
 #[allow(dead_code)]
 mod node;
 mod os;
+mod plot;
+mod rates;
 mod report;
 mod responder;
 mod rig;
@@ -26,6 +29,7 @@ mod schedule;
 mod sys;
 mod tcp;
 mod ucx;
+mod verbs;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -155,6 +159,18 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|word| word == "responder") {
         return responder::main(arguments.get(1..).unwrap_or_default());
+    }
+    if arguments.first().is_some_and(|word| word == "rates") {
+        if !os::raise_priority() {
+            eprintln!("ratios: priority could not be raised (nice -20): expect noise");
+        }
+        return match rates::main(arguments.get(1..).unwrap_or_default()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("ratios: {why}");
+                ExitCode::FAILURE
+            }
+        };
     }
     match options(arguments).map_err(|why| why.to_string()).and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
