@@ -179,8 +179,9 @@ fn ours(door: &str, cpus: Option<(usize, usize)>, bytes: usize) -> Result<f64, S
 }
 
 /// How many operations fill the time.
+#[allow(clippy::cast_possible_truncation, reason = "clamped to what fits")]
 fn often(each: f64) -> usize {
-    ((SECONDS / each) as usize).clamp(16, 200_000)
+    (SECONDS / each).clamp(16.0, 200_000.0) as usize
 }
 
 fn tcp(bytes: usize) -> Result<Rate, Skipped> {
