@@ -297,8 +297,8 @@ static void bad_input(void)
         CHECK(getters[i](context, SIZE_MAX - 65535, -1) == NULL && error_names("18446744073709486080", NULL));
         CHECK(getters[i](context, (uint64_t)1 << 62, -1) == NULL && error_names("4611686018427387904", NULL));
         CHECK(getters[i](context, 100, -2) == NULL && error_names("-2", NULL));
-        CHECK(getters[i](context, 100, 99) == NULL && error_names("99", "CUDA"));
-        CHECK(getters[i](context, 100, 0) == NULL && error_names("0", "CUDA"));
+        CHECK(getters[i](context, 100, 99) == NULL && error_names("99", "on GPUs"));
+        CHECK(getters[i](context, 100, 0) == NULL && error_names("0", "on GPUs"));
         CHECK(getters[i](context, 100, INT32_MIN) == NULL && error_names("-2147483648", NULL));
         CHECK(getters[i](NULL, 100, -1) == NULL && error_names(NULL, NULL));
     }
@@ -307,7 +307,7 @@ static void bad_input(void)
     CHECK(nrdma_context_wrap_user_buffer(context, bytes, SIZE_MAX, -1) == NULL &&
           error_names("18446744073709551615", NULL));
     CHECK(nrdma_context_wrap_user_buffer(context, bytes, 64, -2) == NULL && error_names("-2", NULL));
-    CHECK(nrdma_context_wrap_user_buffer(context, bytes, 64, 99) == NULL && error_names("99", "CUDA"));
+    CHECK(nrdma_context_wrap_user_buffer(context, bytes, 64, 99) == NULL && error_names("99", "on GPUs"));
     CHECK(nrdma_context_wrap_user_buffer(NULL, bytes, 64, -1) == NULL && error_names(NULL, NULL));
     CHECK_EQ(stats_of(node).live_buffers, before.live_buffers);
     CHECK_EQ(stats_of(node).live_bytes, before.live_bytes);

@@ -68,7 +68,7 @@ foreach(case "none|/nonexistent/libucp.so.0|UCX cannot be loaded as NRDMA_UCX_LI
     "failing|${_fakes}failing/libucp.so.0|the fake fails"
     # Debian's has transports for such a device, but there is none; the other one was built without them.
     "no_device|-|network device 'rxe0:1' is not available"
-    "no_transport|${NRDMA_UCX_NEW}|transport 'rc' is not available")
+    "no_transport|${NRDMA_UCX_NEW}|transport 'rc_verbs' is not available")
   string(REPLACE "|" ";" _case "${case}")
   list(GET _case 0 _name)
   list(GET _case 1 _setting)
