@@ -1,5 +1,5 @@
 //! Structs that start with their size, and settings from the environment.
-use std::ffi::OsString;
+use std::ffi::{OsString, c_char};
 
 use super::process::is_secure;
 use crate::core::error::{Error, Result};
@@ -84,6 +84,16 @@ pub(crate) fn env(name: &str) -> Option<OsString> {
         return None;
     }
     std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Copies a text into a caller's array, cut between characters where it is too long.
+pub(crate) fn copy_text(text: &str, out: &mut [c_char]) {
+    let Some(room) = out.len().checked_sub(1) else { return };
+    let end = (0..=room.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let bytes = text.as_bytes().iter().take(end).map(|byte| c_char::from_ne_bytes([*byte]));
+    for (to, byte) in out.iter_mut().zip(bytes.chain([0])) {
+        *to = byte;
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::ptr;
 
 use libc::intptr_t;
 
-use super::config::{Versioned, write_struct};
+use super::config::{Versioned, copy_text, write_struct};
 use super::error::nrdma_status;
 use super::fork;
 use super::gpu_config::{
@@ -150,16 +150,6 @@ impl From<&Slot> for nrdma_gpu_slot {
             native_memory: slot.native_memory,
             native_offset: slot.native_offset,
         }
-    }
-}
-
-/// Copies a text into a caller's array, cut between characters where it is too long.
-fn copy_text(text: &str, out: &mut [c_char]) {
-    let Some(room) = out.len().checked_sub(1) else { return };
-    let end = (0..=room.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    let bytes = text.as_bytes().iter().take(end).map(|byte| c_char::from_ne_bytes([*byte]));
-    for (to, byte) in out.iter_mut().zip(bytes.chain([0])) {
-        *to = byte;
     }
 }
 

@@ -2,7 +2,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-use super::config::{Versioned, write_struct};
+use super::config::{Versioned, copy_text, write_struct};
 use super::error::nrdma_status;
 use super::guard::{call_foreign, guarded};
 use super::node::{borrow, milliseconds, nrdma_node};
@@ -63,15 +63,10 @@ unsafe impl Versioned for nrdma_peer_info {
     };
 }
 
-fn copy_text<const N: usize>(from: &str) -> [c_char; N] {
+/// As much of a text as fits.
+fn array<const N: usize>(text: &str) -> [c_char; N] {
     let mut out = [0; N];
-    let mut end = from.len().min(N.saturating_sub(1));
-    while !from.is_char_boundary(end) {
-        end -= 1;
-    }
-    for (to, byte) in out.iter_mut().zip(from.as_bytes().iter().take(end)) {
-        *to = byte.cast_signed();
-    }
+    copy_text(text, &mut out);
     out
 }
 
@@ -80,9 +75,9 @@ fn peer_info(info: &PeerInfo) -> nrdma_peer_info {
         struct_size: size_of::<nrdma_peer_info>() as u64,
         host_id: info.host_id,
         alive: u32::from(info.alive),
-        name: copy_text(&info.name),
-        address: copy_text(&info.address),
-        transport: copy_text(info.transport),
+        name: array(&info.name),
+        address: array(&info.address),
+        transport: array(info.transport),
         bytes_sent: info.bytes_sent,
         bytes_received: info.bytes_received,
         fragments_run: info.fragments_run,
