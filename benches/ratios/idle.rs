@@ -11,7 +11,8 @@ pub(crate) fn cpu() -> Measured {
     let rig = Rig::new(None, &[Plan::default()])?;
     // It has worked before, and its peer is still there.
     rig.time(&Probe { bytes: 8, ..Probe::default() }, Kind::Touch, 1000)?;
-    thread::sleep(Duration::from_millis(500));
+    // Until it has given back the memory of that work, which takes a while and is not idling.
+    thread::sleep(Duration::from_secs(9));
     let (start, before) = (Instant::now(), os::cpu_time());
     thread::sleep(Duration::from_secs(4));
     let used = (os::cpu_time() - before).as_secs_f64();
