@@ -306,6 +306,64 @@ TEST_CASE("a killed worker's contexts and buffers stay valid") {
   CHECK(pattern_holds(buffer.data(), MiB, 9, 0));
 }
 
+TEST_CASE("what happens while a job is planned is not lost on it") {
+  Cluster cluster(2);  // hosts 2 and 3
+  Job job("load", {1});
+  job.table.mode = NRDMA_USER_DEFINED;
+  job.assign = [&](uint32_t* slots, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) slots[i] = i % 2 == 0 ? 2 : 3;
+    cluster.process(2).signal(SIGKILL);
+    REQUIRE(cluster.events.wait(2, NRDMA_PEER_EVENT_LOST));
+    sleep_ms(50);  // whoever was told of it looks at the job
+  };
+  job.result_buffer = [](nrdma_context* c, uint64_t i) { return nrdma_context_get_read_memory(c, size_of(i), -1); };
+  CHECK(job.run(cluster.node, 6) == NRDMA_FRAGMENT_FAILED);
+  CHECK(job.failures.size() == 3);
+  for (const Job::Failure& f : job.failures) CHECK(f.why == NRDMA_PEER_LOST);
+  REQUIRE(job.results.size() == 3);
+  for (const Received& r : job.results) {
+    CHECK(r.host == 3);
+    CHECK(pattern_holds(r.bytes.data(), r.size, 1 + r.index, 0));
+  }
+}
+
+TEST_CASE("a job that is cancelled while it is planned ends") {
+  Cluster cluster(1);
+  Job job("load", {1});
+  job.table.mode = NRDMA_USER_DEFINED;
+  uint64_t id = 0;
+  job.assign = [&](uint32_t* slots, uint64_t) {
+    slots[0] = 2;
+    CHECK(nrdma_node_cancel(cluster.node, id) == NRDMA_OK);
+    sleep_ms(50);
+  };
+  REQUIRE(job.start(cluster.node, 1, &id) == NRDMA_OK);
+  REQUIRE(job.done.wait());
+  CHECK(job.done_status == NRDMA_CANCELLED);
+  CHECK(job.results.empty());
+}
+
+// Its memory cannot be had any more when the host asks for it, which says nothing about the fragment.
+TEST_CASE("hosts that die while a result buffer is got for them are no fault of the fragment") {
+  Cluster cluster(3);  // hosts 2 to 4
+  Job job("load", {1});
+  std::atomic<uint32_t> next{2};
+  job.result_buffer = [&](nrdma_context* c, uint64_t i) {
+    while (next < 4) {
+      const uint32_t victim = next++;
+      cluster.process(victim).signal(SIGKILL);
+      REQUIRE(cluster.events.wait(victim, NRDMA_PEER_EVENT_LOST));
+      if (nrdma_buffer* buffer = nrdma_context_get_read_memory(c, size_of(i), -1)) nrdma_buffer_release(buffer);
+      else break;
+    }
+    return nrdma_context_get_read_memory(c, size_of(i), -1);
+  };
+  CHECK(job.run(cluster.node, 1) == NRDMA_OK);
+  CHECK(job.failures.empty());
+  REQUIRE(job.results.size() == 1);
+  CHECK(job.results[0].host == 4);
+}
+
 int main(int argc, char** argv) {
   int code = 0;
   engine = "shm";  // or by --engine

@@ -59,6 +59,8 @@ impl Run {
                     }
                 }
                 if state.stop.is_none() {
+                    // The context of a host that is gone has no buffers: no fault of the fragment's.
+                    let why = if peer.is_alive() { why } else { peer.lost_error() };
                     let counts = why.kind != Kind::PeerLost;
                     state.tries.entry(index).or_default().failed_at = Some(peer.host_id);
                     self.try_again(&mut state, index, false, why, counts);

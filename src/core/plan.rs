@@ -25,8 +25,26 @@ impl Run {
             Mode::OncePerHost => self.plan_once(peers),
             Mode::UserDefined => self.plan_assigned(peers)?,
         }
+        self.planned();
         self.spread();
         Ok(())
+    }
+
+    /// The job is known to the node since before it was planned: what has happened meanwhile.
+    fn planned(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.planned = true;
+        let stopped = state.stop.is_some();
+        let gone: Vec<_> =
+            state.shares.iter().map(|s| &s.peer).filter(|peer| !peer.is_alive()).map(Arc::clone).collect();
+        drop(state);
+        if stopped {
+            self.take_back_everything();
+        }
+        // Whoever told of their loss may not have found them here. They have nothing yet.
+        for peer in gone {
+            self.lose(&peer, true);
+        }
     }
 
     fn plan_once(&self, peers: Vec<Arc<Peer>>) {

@@ -42,6 +42,8 @@ pub(super) enum Arrival {
 }
 
 pub(super) struct State {
+    /// `left` and who has what are decided: until then nobody takes a step, and nothing is over.
+    pub(super) planned: bool,
     next: u64,
     pub(super) retry: VecDeque<u64>,
     pub(super) tries: HashMap<u64, Tries>,
@@ -117,6 +119,7 @@ impl Run {
     ) -> Arc<Self> {
         let deadline = spec.timeout.and_then(|t| Instant::now().checked_add(t));
         let state = State {
+            planned: false,
             next: 0,
             retry: VecDeque::new(),
             tries: HashMap::new(),
@@ -227,7 +230,7 @@ impl Run {
         self.asked_here.fetch_sub(1, Ordering::AcqRel);
         let action = {
             let mut state = self.lock();
-            if state.stop.is_some() { None } else { self.next_here(&mut state) }
+            if state.stop.is_some() || !state.planned { None } else { self.next_here(&mut state) }
         };
         if let Some(action) = action {
             self.perform(action);
@@ -249,6 +252,9 @@ impl Run {
     /// The next thing to do, results first.
     fn take(self: &Arc<Self>, may_run: bool) -> Option<Action> {
         let mut state = self.lock();
+        if !state.planned {
+            return None;
+        }
         if state.ready.is_empty() && state.stop.is_none() {
             let action = match self.next_away(&mut state) {
                 None if may_run => self.next_here(&mut state),
@@ -471,7 +477,11 @@ impl Run {
     // ---- the end
 
     pub(super) fn close_if_over(self: &Arc<Self>, state: &mut State) {
-        let busy = state.left > 0 || state.calling > 0 || state.running > 0 || !state.ready.is_empty();
+        let busy = !state.planned
+            || state.left > 0
+            || state.calling > 0
+            || state.running > 0
+            || !state.ready.is_empty();
         if busy || state.over {
             return;
         }
