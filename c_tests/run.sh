@@ -48,7 +48,7 @@ logs=$PWD/build/logs
 cargo_dir=$PWD/build/cargo
 host=$(rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 mkdir -p "$logs" "$cargo_dir"
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 failures=()
 # What the running stage counted.
 stage_passed=0 stage_failed=0 stage_skipped=0
 
@@ -201,12 +201,38 @@ run_stage() {
     ((rc == 0 || stage_failed > 0)) || stage_failed=1
     ((passed += stage_passed, failed += stage_failed, skipped += stage_skipped))
     printf '%4d s  %d passed, %d failed, %d skipped\n' $((SECONDS - begin)) $stage_passed $stage_failed $stage_skipped
-    if ((rc != 0)); then
-        echo "---- $stage failed (build/logs/$stage.log):"
-        grep -anE '^error|FAILED|panicked|warning: unused|\*\*\*Failed|Timeout|SUMMARY: |: error' "$logs/$stage.log" | head -n 20
-        tail -n 40 "$logs/$stage.log"
-        echo "----"
+    ((rc == 0)) || failures+=("$(tell_failure)")
+}
+
+# What somebody who sees no more than the end of the output needs to know of the stage that failed.
+tell_failure() {
+    echo "---- $stage failed (build/logs/$stage.log):"
+    if grep -aq '^The following tests FAILED:' "$logs/$stage.log"; then
+        tell_failed_tests
+        sed -n '/^The following tests FAILED:/,$p' "$logs/$stage.log"
+        return
     fi
+    grep -anE -m 20 '^error|FAILED|panicked|warning: unused|Timeout|SUMMARY: |: error' "$logs/$stage.log"
+    tail -n 40 "$logs/$stage.log"
+}
+
+# Of each test that ctest calls failed, what it printed: the lines that speak of errors, and the last ones.
+tell_failed_tests() {
+    awk '
+        function tell(  i) {
+            if (!count) return
+            print title
+            for (i = 1; i <= count; i++) if (i > count - 15 || (lines[i] ~ /ERROR|FAILED|panicked|SUMMARY|[^a-z]error|is NOT correct|values:/ && shown++ < 15)) print "    " lines[i]
+            count = 0; shown = 0
+        }
+        /^ *[0-9]+\/[0-9]+ Test +#|^ +Start +[0-9]+:|^[0-9]+% tests passed/ {
+            tell()
+            inside = /\*\*\*/ && !/\*\*\*(Skipped|Not Run)/
+            title = $0
+            next
+        }
+        inside && NF { lines[++count] = substr($0, 1, 300) }
+        END { tell() }' "$logs/$stage.log"
 }
 
 stages=("${STAGES[@]}")
@@ -228,6 +254,8 @@ for name in "${stages[@]}"; do
     run_stage "$name"
 done
 printf '%-14s %4d s\n' all $SECONDS
+# At the end, where they are looked for.
+((${#failures[@]} == 0)) || printf '%s\n' "${failures[@]}" "----"
 if ((skipped > EXPECTED_SKIPS)); then
     echo "$skipped tests were skipped, $EXPECTED_SKIPS were expected"
 fi

@@ -40,7 +40,8 @@ cp "$@" "$tree/tmp"
 cp -r "$source/c_tests/consumer/c" "$source/c_tests/consumer/cxx" "$source/examples" "$tree/tmp/consumer"
 inside dpkg -P nrdma libnrdma-dev libnrdma0 >/dev/null 2>&1 || true
 inside sh -c 'dpkg -i /tmp/*.deb' || fail "the packages do not install"
-inside ldconfig -p | grep -q 'libnrdma.so.0 ' || fail "ldconfig does not know the library"
+known=$(inside ldconfig -p)
+[[ $known == *'libnrdma.so.0 '* ]] || fail "ldconfig does not know the library"
 for language in c cxx; do
     inside cmake -S /tmp/consumer/$language -B /tmp/build/$language -DNRDMA_KIND=nrdma >/dev/null || fail "find_package ($language)"
     inside cmake --build /tmp/build/$language >/dev/null || fail "building ($language)"
@@ -50,7 +51,8 @@ inside sh -c 'cc /tmp/consumer/c/main.c -o /tmp/by-pc $(pkg-config --cflags --li
 inside /tmp/by-pc || fail "running what pkg-config built"
 inside sh -c 'c++ -O2 -std=c++17 /tmp/consumer/examples/tiles.cpp -o /tmp/tiles -lnrdma -pthread && /tmp/tiles /tmp/tiles.ppm' ||
     fail "the example of a DiCE job"
-inside nrdma demo --hosts 2 --size 320x180 --tile 32 --out /tmp/frame.png | grep -q verified || fail "nrdma demo"
+summary=$(inside nrdma demo --hosts 2 --size 320x180 --tile 32 --out /tmp/frame.png) || fail "nrdma demo"
+[[ $summary == *verified* ]] || fail "nrdma demo did not verify its picture"
 inside nrdma doctor --no-selftest >/dev/null || fail "nrdma doctor"
 inside test -s /usr/share/man/man1/nrdma.1 || fail "no man page"
 inside bash -n /usr/share/bash-completion/completions/nrdma || fail "bash completion"

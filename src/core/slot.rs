@@ -267,6 +267,50 @@ pub(crate) trait Slots: Send + Sync {
     fn flush(&self) -> Result<()>;
 }
 
+/// Slots that only a device reaches: no handles to them, and no copies by the CPU.
+pub(crate) struct DeviceOnly<M> {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) facts: Facts,
+    /// The API, for errors.
+    pub(crate) api: &'static str,
+    /// What it calls what a slot is made of.
+    pub(crate) native: &'static str,
+    /// What is freed with the slots.
+    pub(crate) _memory: M,
+}
+
+impl<M> DeviceOnly<M> {
+    fn no_copies(&self) -> Error {
+        let (api, native) = (self.api, self.native);
+        let text = format!(
+            "the CPU does not reach this memory; copy by a queue of the {api} device, from or to the slot's native \
+             {native}"
+        );
+        Error::new(Kind::NotSupported, text)
+    }
+}
+
+impl<M: Send + Sync> Slots for DeviceOnly<M> {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+    fn export(&self, _slot: usize, what: ExportType) -> Result<Export> {
+        Err(Error::new(Kind::NotSupported, format!("{} memory has no {}", self.api, what.name())))
+    }
+    fn write(&self, _slot: usize, _offset: u64, _bytes: &[u8]) -> Result<()> {
+        Err(self.no_copies())
+    }
+    fn read(&self, _slot: usize, _offset: u64, _bytes: &mut [u8]) -> Result<()> {
+        Err(self.no_copies())
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// A backend that makes slots.
 pub(crate) trait SlotMaker: Send + Sync {
     /// Whether it makes this kind of this API's memory; Auto is the API's usual maker.

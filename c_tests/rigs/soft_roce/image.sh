@@ -39,7 +39,7 @@ image_make() { # FILE KERNEL-DIR
 # Where the dynamic linker finds a library.
 image_library() { # SONAME
     local path
-    path=$(PATH=$PATH:/sbin ldconfig -p | sed -n "s/^\t$1 .* => //p" | head -n 1)
+    path=$(PATH=$PATH:/sbin ldconfig -p | sed -n "s/^\t$1 .* => //p" | sed -n 1p)
     [[ -z $path ]] || dirname "$path"
 }
 

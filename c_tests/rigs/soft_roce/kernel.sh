@@ -24,7 +24,7 @@ kernel_ready() {
 
 # The package that linux-image-amd64 stands for now.
 kernel_package() {
-    apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
+    apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | sed -n 1p
 }
 
 kernel_fetch() { # DIR
@@ -46,7 +46,7 @@ kernel_fetch() { # DIR
 kernel_unpack() { # DIR
     local dir=$1 root=$1/unpacked version module path number=0
     dpkg-deb -x "$dir"/*.deb "$root" || { why="the kernel's package cannot be unpacked"; return 1; }
-    version=$(basename "$root"/lib/modules/* "$root"/usr/lib/modules/* 2>/dev/null | grep -m1 '^[0-9]')
+    version=$(basename "$root"/lib/modules/* "$root"/usr/lib/modules/* 2>/dev/null | grep '^[0-9]' | sed -n 1p)
     [[ -d $root/lib ]] || ln -s usr/lib "$root/lib"
     cp "$root"/boot/vmlinuz-* "$dir/vmlinuz" && depmod -b "$root" "$version" || { why="the package holds no kernel"; return 1; }
     # rdma_rxe asks the crypto API for crc32 by name, so no list of dependencies has it.

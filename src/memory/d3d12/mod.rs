@@ -15,7 +15,6 @@ use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 use crate::core::slot::{Api, Facts, Layout, Request, SlotKind, SlotMaker, Slots};
 use crate::sys::driver::DriverLibrary;
-use slots::Ring;
 use sys::{Com, NvApi};
 
 const NAME: &str = "nvapi64.dll";
@@ -137,6 +136,6 @@ impl SlotMaker for D3d12 {
         Ok(self.check(request)?.facts)
     }
     fn make(&self, request: &Request) -> Result<Box<dyn Slots>> {
-        Ok(Box::new(Ring::make(self.check(request)?)?))
+        Ok(Box::new(slots::make(self.check(request)?)?))
     }
 }

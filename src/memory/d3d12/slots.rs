@@ -4,13 +4,11 @@ use std::sync::Arc;
 use super::sys::Com;
 use super::{Plan, Session};
 use crate::core::error::{Error, Kind, Result};
-use crate::core::slot::{Export, ExportType, Facts, Slot, Slots};
+use crate::core::slot::{DeviceOnly, Facts, Slot};
 
-/// A ring of slots. The fields go in this order: buffers, the device, NvAPI.
-pub(super) struct Ring {
-    slots: Vec<Slot>,
-    facts: Facts,
-    /// The slots' memory: the last reference frees it, and its address with it.
+/// What slots are made of; let go of in this order: buffers, the device, NvAPI.
+pub(super) struct Memory {
+    /// The last reference frees one, and its address with it.
     _resources: Vec<Com>,
     _device: Com,
     _session: Arc<Session>,
@@ -42,59 +40,28 @@ impl Plan {
     }
 }
 
-impl Ring {
-    /// All slots or none.
-    pub(super) fn make(plan: Plan) -> Result<Self> {
-        let (mut resources, mut whole, mut total) = (Vec::new(), Vec::new(), 0_u64);
-        for _ in 0..plan.layout.pieces {
-            let (resource, address, offset) = plan.aligned()?;
-            total = total.saturating_add(resource.width());
-            whole.push(Slot {
-                address: address.wrapping_add(offset),
-                size: plan.layout.piece_bytes,
-                gpu_va: resource.gpu_address().wrapping_add(offset),
-                host: 0,
-                native: resource.address(),
-                native_memory: 0,
-                native_offset: offset,
-            });
-            resources.push(resource);
-        }
-        Ok(Self {
-            slots: plan.layout.slots(&whole),
-            facts: Facts { total_bytes: total, ..plan.facts },
-            _resources: resources,
-            _device: plan.device,
-            _session: plan.session,
-        })
+/// All slots or none.
+pub(super) fn make(plan: Plan) -> Result<DeviceOnly<Memory>> {
+    let (mut resources, mut whole, mut total) = (Vec::new(), Vec::new(), 0_u64);
+    for _ in 0..plan.layout.pieces {
+        let (resource, address, offset) = plan.aligned()?;
+        total = total.saturating_add(resource.width());
+        whole.push(Slot {
+            address: address.wrapping_add(offset),
+            size: plan.layout.piece_bytes,
+            gpu_va: resource.gpu_address().wrapping_add(offset),
+            host: 0,
+            native: resource.address(),
+            native_memory: 0,
+            native_offset: offset,
+        });
+        resources.push(resource);
     }
-}
-
-fn no_copies() -> Error {
-    Error::new(
-        Kind::NotSupported,
-        "the CPU does not reach this memory; copy by a queue of the D3D12 device, from or to the slot's native \
-         resource",
-    )
-}
-
-impl Slots for Ring {
-    fn facts(&self) -> &Facts {
-        &self.facts
-    }
-    fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
-    fn export(&self, _slot: usize, what: ExportType) -> Result<Export> {
-        Err(Error::new(Kind::NotSupported, format!("D3D12 memory has no {}", what.name())))
-    }
-    fn write(&self, _slot: usize, _offset: u64, _bytes: &[u8]) -> Result<()> {
-        Err(no_copies())
-    }
-    fn read(&self, _slot: usize, _offset: u64, _bytes: &mut [u8]) -> Result<()> {
-        Err(no_copies())
-    }
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
+    Ok(DeviceOnly {
+        slots: plan.layout.slots(&whole),
+        facts: Facts { total_bytes: total, ..plan.facts },
+        api: "D3D12",
+        native: "resource",
+        _memory: Memory { _resources: resources, _device: plan.device, _session: plan.session },
+    })
 }

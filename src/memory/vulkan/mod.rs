@@ -9,7 +9,6 @@ use ash::vk;
 
 use crate::core::error::{Error, Kind, Result};
 use crate::core::slot::{Api, Facts, Layout, Request, SlotKind, SlotMaker, Slots};
-use slots::Ring;
 use sys::Functions;
 
 /// Makes slots by the host's Vulkan device.
@@ -110,6 +109,6 @@ impl SlotMaker for Vulkan {
         Ok(plan(request)?.facts)
     }
     fn make(&self, request: &Request) -> Result<Box<dyn Slots>> {
-        Ok(Box::new(Ring::make(plan(request)?)?))
+        Ok(Box::new(slots::make(plan(request)?)?))
     }
 }

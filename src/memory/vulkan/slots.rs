@@ -6,7 +6,7 @@ use ash::vk::{self, Handle};
 use super::Plan;
 use super::sys::Functions;
 use crate::core::error::{Error, Kind, Result};
-use crate::core::slot::{Export, ExportType, Facts, Slot, Slots};
+use crate::core::slot::{DeviceOnly, Slot};
 
 const RDMA: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::RDMA_CAPABLE_NV;
 
@@ -33,7 +33,7 @@ fn memory_type(functions: &Functions, allowed: u32) -> Option<u32> {
 }
 
 /// A buffer with its memory. Dropped: the buffer first, then the memory, with which the address goes.
-struct Piece {
+pub(super) struct Piece {
     functions: Arc<Functions>,
     buffer: vk::Buffer,
     memory: vk::DeviceMemory,
@@ -85,72 +85,34 @@ struct PieceOf<'a> {
     families: &'a [u32],
 }
 
-/// A ring of slots.
-pub(super) struct Ring {
-    slots: Vec<Slot>,
-    facts: Facts,
-    /// The slots' memory.
-    _pieces: Vec<Piece>,
-}
-
-impl Ring {
-    /// All slots or none.
-    pub(super) fn make(plan: Plan) -> Result<Self> {
-        let functions = Arc::new(plan.functions);
-        let of = PieceOf { usage: plan.usage, families: &plan.families };
-        let (bytes, unit) = (plan.layout.piece_bytes, plan.layout.alignment);
-        let (mut pieces, mut whole) = (Vec::new(), Vec::new());
-        let mut facts = plan.facts;
-        facts.total_bytes = 0;
-        for _ in 0..plan.layout.pieces {
-            let mut piece = Piece::make(&functions, &of, bytes)?;
-            if !piece.address.is_multiple_of(unit) {
-                // Nothing says how addresses are aligned: once more, with room to begin later.
-                drop(piece);
-                piece = Piece::make(&functions, &of, bytes.saturating_add(unit))?;
-            }
-            let offset = piece.address.next_multiple_of(unit) - piece.address;
-            whole.push(Slot {
-                address: piece.address.wrapping_add(offset),
-                size: bytes,
-                gpu_va: if piece.device_address == 0 { 0 } else { piece.device_address.wrapping_add(offset) },
-                host: 0,
-                native: piece.buffer.as_raw(),
-                native_memory: piece.memory.as_raw(),
-                native_offset: offset,
-            });
-            facts.total_bytes = facts.total_bytes.saturating_add(piece.taken);
-            pieces.push(piece);
+/// All slots or none.
+pub(super) fn make(plan: Plan) -> Result<DeviceOnly<Vec<Piece>>> {
+    let functions = Arc::new(plan.functions);
+    let of = PieceOf { usage: plan.usage, families: &plan.families };
+    let (bytes, unit) = (plan.layout.piece_bytes, plan.layout.alignment);
+    let (mut pieces, mut whole) = (Vec::new(), Vec::new());
+    let mut facts = plan.facts;
+    facts.total_bytes = 0;
+    for _ in 0..plan.layout.pieces {
+        let mut piece = Piece::make(&functions, &of, bytes)?;
+        if !piece.address.is_multiple_of(unit) {
+            // Nothing says how addresses are aligned: once more, with room to begin later.
+            drop(piece);
+            piece = Piece::make(&functions, &of, bytes.saturating_add(unit))?;
         }
-        Ok(Self { slots: plan.layout.slots(&whole), facts, _pieces: pieces })
+        let offset = piece.address.next_multiple_of(unit) - piece.address;
+        whole.push(Slot {
+            address: piece.address.wrapping_add(offset),
+            size: bytes,
+            gpu_va: if piece.device_address == 0 { 0 } else { piece.device_address.wrapping_add(offset) },
+            host: 0,
+            native: piece.buffer.as_raw(),
+            native_memory: piece.memory.as_raw(),
+            native_offset: offset,
+        });
+        facts.total_bytes = facts.total_bytes.saturating_add(piece.taken);
+        pieces.push(piece);
     }
-}
-
-fn no_copies() -> Error {
-    Error::new(
-        Kind::NotSupported,
-        "the CPU does not reach this memory; copy by a queue of the Vulkan device, from or to the slot's native \
-         buffer",
-    )
-}
-
-impl Slots for Ring {
-    fn facts(&self) -> &Facts {
-        &self.facts
-    }
-    fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
-    fn export(&self, _slot: usize, what: ExportType) -> Result<Export> {
-        Err(Error::new(Kind::NotSupported, format!("Vulkan memory has no {}", what.name())))
-    }
-    fn write(&self, _slot: usize, _offset: u64, _bytes: &[u8]) -> Result<()> {
-        Err(no_copies())
-    }
-    fn read(&self, _slot: usize, _offset: u64, _bytes: &mut [u8]) -> Result<()> {
-        Err(no_copies())
-    }
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
+    let slots = plan.layout.slots(&whole);
+    Ok(DeviceOnly { slots, facts, api: "Vulkan", native: "buffer", _memory: pieces })
 }
