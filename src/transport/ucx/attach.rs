@@ -149,8 +149,8 @@ impl Met for Both {
 
 impl Drop for Both {
     fn drop(&mut self) {
-        if let Some(session) = &self.session {
-            drop(self.domain.end(&session.id));
+        if let Some(ended) = self.session.as_ref().and_then(|session| self.domain.begin_end(&session.id)) {
+            self.domain.finish(ended.ep, &ended.exposures);
         }
     }
 }

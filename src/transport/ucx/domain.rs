@@ -10,7 +10,7 @@ use super::device::{Device, KEEP_IDLE};
 use super::header::SessionId;
 use super::inbox::Inbox;
 use super::library::{shielded, ucx};
-use super::memory::Sources;
+use super::memory::{Exposure, Sources};
 use super::port::{Ended, Port};
 use super::sys::{EpId, Worker};
 use super::watch::Watch;
@@ -220,16 +220,15 @@ impl Domain {
         let _ = self.patience.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Ends a session: when this returns nothing of the peer's reaches our memory any more.
-    pub(super) fn end(&self, session: &SessionId) -> Option<Ended> {
-        let ended = self.turn(None, |port| port.end(session))?;
-        self.wait_closed(ended.ep);
-        ended.exposures.iter().for_each(|exposure| exposure.revoke());
-        Some(ended)
+    /// Begins to end a session.
+    pub(super) fn begin_end(&self, session: &SessionId) -> Option<Ended> {
+        self.turn(None, |port| port.end(session))
     }
 
-    fn wait_closed(&self, ep: EpId) {
+    /// When this returns nothing of the peer's reaches our memory any more.
+    pub(super) fn finish(&self, ep: EpId, exposures: &[Arc<Exposure>]) {
         self.until(END, |port| port.is_closed(ep));
+        exposures.iter().for_each(|exposure| exposure.revoke());
     }
 
     fn until(&self, most: Duration, done: impl Fn(&Port) -> bool) {
