@@ -2,7 +2,7 @@
 // end is told, that the work is done elsewhere, and that nothing of the dead one reaches memory that is used again.
 // fault_death [--engine ENGINE]; it prints the times.
 #define DOCTEST_CONFIG_IMPLEMENT
-#define RIG_LIMIT_S 120
+#define RIG_LIMIT_S 400
 #include "rig_main.hpp"
 
 using namespace rig;

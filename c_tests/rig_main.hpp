@@ -14,9 +14,9 @@ struct Announcer : doctest::IReporter {
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
   void test_run_end(const doctest::TestRunStats&) override {}
-  void test_case_start(const doctest::TestCaseData& data) override { watch_case(&watch, data.m_name, 25); }
+  void test_case_start(const doctest::TestCaseData& data) override { watch_case(&watch, data.m_name, 60); }
   void test_case_reenter(const doctest::TestCaseData&) override {}
-  void test_case_end(const doctest::CurrentTestCaseStats&) override { watch_case(&watch, "between cases", 25); }
+  void test_case_end(const doctest::CurrentTestCaseStats&) override { watch_case(&watch, "between cases", 60); }
   void test_case_exception(const doctest::TestCaseException&) override {}
   void subcase_start(const doctest::SubcaseSignature&) override {}
   void subcase_end() override {}

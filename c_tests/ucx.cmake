@@ -76,3 +76,24 @@ foreach(case "none|/nonexistent/libucp.so.0|UCX cannot be loaded as NRDMA_UCX_LI
   nrdma_ucx_test(${_name} ${_setting} ${_root} ucx,tcp tcp - -- "${_words}")
 endforeach()
 nrdma_ucx_test(no_port - ${_none} ucx,tcp tcp - -- "this host has no RDMA device")
+
+# The suites over the newer UCX; programs.cmake runs them over the system's.
+foreach(suite conformance dice fault_death fault_kill)
+  if(TARGET ${suite} AND ucx IN_LIST NRDMA_TEST_ENGINES)
+    nrdma_run(${suite}.ucx.new "${suite};ucx" ${suite} --engine ucx)
+    set_property(TEST ${suite}.ucx.new APPEND PROPERTY ENVIRONMENT "NRDMA_UCX_LIB=${NRDMA_UCX_NEW}")
+  endif()
+endforeach()
+
+# Two hosts choose by what each has: taken where both have a port (over UCX's tcp, for want of a device), and not
+# where one has none, which both ends say.
+if(NRDMA_TOOL)
+  foreach(case "both|${_root}|${_root}|ucx|" "listener_only|${_root}|${_none}|tcp|this host has no RDMA device"
+      "connector_only|${_none}|${_root}|tcp|this host has no RDMA device")
+    string(REPLACE "|" ";" _case "${case}")
+    list(POP_FRONT _case _name)
+    add_test(NAME ucx.ends.${_name} COMMAND sh ${_checks}/ucx_ends.sh ${NRDMA_TOOL_FILE} ${_case})
+    set_tests_properties(ucx.ends.${_name} PROPERTIES LABELS "ucx" TIMEOUT 120
+      ENVIRONMENT "NRDMA_UCX_TLS=tcp;NRDMA_UCX_NET_DEVICES=lo")
+  endforeach()
+endif()

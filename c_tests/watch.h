@@ -54,7 +54,10 @@ static void *watch_run(void *arg)
         pthread_mutex_lock(&state->lock);
         double now = watch_now();
         if (now > state->case_end || now > state->program_end) {
-            fprintf(stderr, "\nHANG: \"%s\" did not end in time\n", state->name);
+            if (now > state->case_end)
+                fprintf(stderr, "\nHANG: \"%s\" did not end in time\n", state->name);
+            else
+                fprintf(stderr, "\nSLOW: the whole program did not end in time; it was at \"%s\"\n", state->name);
             if (state->cleanup)
                 state->cleanup();
             _exit(1);

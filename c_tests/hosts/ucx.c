@@ -8,10 +8,15 @@
 #define _GNU_SOURCE
 #include <nrdma/nrdma.h>
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "pair.h"
@@ -96,6 +101,58 @@ static void *load(const char *library)
     else
         fprintf(stderr, "the host has loaded %s\n", library);
     return loaded;
+}
+
+/* ---- descriptors ---- */
+
+enum { MOST = 1024 };
+static char known[MOST];
+
+/* Descriptors that a program which the host starts would get from us. */
+static int inherited(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < MOST; ++fd) {
+        const int flags = fcntl(fd, F_GETFD);
+        if (known[fd] || flags < 0 || (flags & FD_CLOEXEC) != 0)
+            continue;
+        char name[64], target[128] = "";
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        CHECK(readlink(name, target, sizeof target - 1) > 0);
+        fprintf(stderr, "descriptor %d, %s, is not closed on exec\n", fd, target);
+        ++count;
+    }
+    return count;
+}
+
+static void note_descriptors(void)
+{
+    for (int fd = 0; fd < MOST; ++fd)
+        known[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+/* Meanwhile the host has connections which programs that it starts shall have, too. */
+static void *connect_own(void *arg)
+{
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    (void)arg;
+    CHECK(bind(listener, (struct sockaddr *)&at, length) == 0 && listen(listener, 4) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
+    do {
+        int fds[4] = {socket(AF_INET, SOCK_STREAM, 0)};
+        CHECK(connect(fds[0], (struct sockaddr *)&at, length) == 0);
+        fds[1] = accept(listener, NULL, NULL);
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds + 2) == 0);
+        usleep(3000);
+        for (int i = 0; i < 4; ++i) {
+            CHECK(fcntl(fds[i], F_GETFD) == 0);
+            CHECK(close(fds[i]) == 0);
+        }
+    } while (!atomic_load(&over));
+    CHECK(close(listener) == 0);
+    return NULL;
 }
 
 /* ---- a job ---- */
@@ -194,9 +251,11 @@ int main(int argc, char **argv)
         CHECK(load(library) != NULL);
     look(&before);
 
-    pthread_t readers[2];
-    for (int i = 0; i < 2; ++i)
-        CHECK(pthread_create(&readers[i], NULL, read_environment, NULL) == 0);
+    note_descriptors();
+
+    pthread_t readers[3];
+    for (int i = 0; i < 3; ++i)
+        CHECK(pthread_create(&readers[i], NULL, i < 2 ? read_environment : connect_own, NULL) == 0);
     pair_nodes nodes;
     char bound[128] = "";
     uint32_t id = 0;
@@ -216,8 +275,10 @@ int main(int argc, char **argv)
     if (later)
         (void)load(library);
     atomic_store(&over, 1);
-    for (int i = 0; i < 2; ++i)
+    for (int i = 0; i < 3; ++i)
         CHECK(pthread_join(readers[i], NULL) == 0);
+    if (!later)
+        CHECK_EQ(inherited(), 0);
     /* Before the nodes end, and after. What the host loads by itself may change what it likes. */
     if (!later)
         compare(&before);

@@ -261,6 +261,7 @@ impl Node {
         if let Some(before) = before
             && before.die()
         {
+            before.link.close();
             self.lose(&before, false, false);
         }
         self.hosts_changed();
@@ -426,6 +427,7 @@ impl Node {
     /// Ends the connection to a peer from this side.
     pub(super) fn leave(self: &Arc<Self>, peer: &Arc<Peer>) {
         if peer.die() {
+            peer.link.close();
             self.lose(peer, true, false);
         }
     }
@@ -446,15 +448,17 @@ impl Node {
         }
     }
 
-    /// A peer is gone: in good order (`left`) or not; `confirmed`: it can no longer touch our memory.
+    /// A peer is gone: in good order (`left`) or not; `confirmed`: once the link is closed it can no longer touch our
+    /// memory.
     fn lose(self: &Arc<Self>, peer: &Arc<Peer>, left: bool, confirmed: bool) {
         self.peers.write().unwrap_or_else(PoisonError::into_inner).remove(&peer.token);
-        peer.link.close();
+        peer.link.cut();
         // At once; what takes longer follows on another thread.
         peer.home.refuse(peer.lost_error());
         peer.abandon_jobs();
         let (node, gone) = (Arc::clone(self), Arc::clone(peer));
         let settle = move || {
+            gone.link.close();
             for run in node.runs() {
                 run.lose(&gone, confirmed);
             }

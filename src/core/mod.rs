@@ -30,6 +30,7 @@ pub(crate) mod run;
 pub(crate) mod scheduler;
 mod share;
 pub(crate) mod shared;
+mod silence;
 pub(crate) mod sleeper;
 pub(crate) mod slot;
 pub(crate) mod source;

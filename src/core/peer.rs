@@ -11,6 +11,7 @@ use super::memory::{Block, Span};
 use super::node::Node;
 use super::remote::{Opening, Order, Remote};
 use super::scheduler::{Work, is_progress};
+use super::silence::Silence;
 use super::sleeper::Sleeper;
 use super::stats::read;
 use super::transport::{Chunk, Incoming, Landing, Link, Place, RegionKey};
@@ -69,6 +70,7 @@ pub(crate) struct Peer {
     /// Threads that wait for room on the link, and whether there are any.
     waiting: Mutex<Vec<Arc<Sleeper>>>,
     any_waiting: AtomicBool,
+    silence: Mutex<Silence>,
     pinged: Mutex<Option<Instant>>,
     /// The thread that waits for the first answer.
     greeted: Mutex<Option<Arc<Sleeper>>>,
@@ -115,6 +117,7 @@ impl Peer {
             flushing: Mutex::new(HashMap::new()),
             waiting: Mutex::default(),
             any_waiting: AtomicBool::new(false),
+            silence: Mutex::new(Silence::new(Instant::now())),
             pinged: Mutex::new(None),
             greeted: Mutex::new(None),
             round_trip_ns: AtomicU64::new(0),
@@ -483,10 +486,12 @@ impl Peer {
 
     // ---- life and death
 
-    /// Tests the link if it was quiet for `interval`; false when it was quiet for longer than `timeout`.
+    /// Tests the link if it was quiet for `interval`; false when it was quiet for longer than `timeout`, and we heard
+    /// that ourselves.
     pub(crate) fn check_life(self: &Arc<Self>, interval: Duration, timeout: Option<Duration>) -> bool {
         let quiet = self.link.last_heard().elapsed();
-        if timeout.is_some_and(|timeout| quiet >= timeout) {
+        let over = |timeout| lock(&self.silence).is_over(Instant::now(), quiet, timeout);
+        if timeout.is_some_and(over) {
             return false;
         }
         if quiet >= interval {

@@ -158,6 +158,12 @@ pub(crate) trait Link: Send + Sync {
     fn write(&self, key: RegionKey, _offset: u64, _span: &Span, _written: Written) -> Result<()> {
         self.exposed(key).map(drop)
     }
+    /// Hangs up on a peer that is lost, as [`Link::close`] does, without waiting for anything and without last words.
+    /// What may take a while, that the peer no longer reaches our memory among it, is over when `close` has returned,
+    /// which is called soon, by a thread that may wait.
+    fn cut(&self) {
+        self.close();
+    }
     /// Hangs up; idempotent. The peer sees it at once; our own later calls fail.
     fn close(&self);
 }

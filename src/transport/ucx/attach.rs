@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Domains;
 use super::device::Device;
@@ -20,8 +20,6 @@ use crate::sys::socket::Socket;
 const READY: &str = "ucx ready 1 ";
 /// What the connecting end says when it is through.
 const OPEN: &[u8] = b"ucx open 1";
-/// How long a proof is expected.
-const PROOF_LIMIT: Duration = Duration::from_secs(5);
 /// The version of the offer.
 const VERSION: u8 = 1;
 
@@ -59,7 +57,7 @@ impl Candidate for Opening {
     }
 
     fn meet(self: Box<Self>, meeting: &mut Meeting<'_, '_>) -> Result<Box<dyn Met>> {
-        let deadline = meeting.deadline().min(Instant::now() + PROOF_LIMIT);
+        let deadline = meeting.deadline();
         let (session, seat) = (meeting.session().clone(), meeting.seat().clone());
         let connector = session.connector;
         // Before it opens a device the connecting end hears whether the listening end could.
@@ -97,7 +95,8 @@ impl Both {
     fn call(&self, to: SocketAddr, deadline: Instant) -> Result<()> {
         let Some(session) = &self.session else { return Ok(()) };
         self.domain.turn(None, |port| port.call(session, to, &self.inbox))?;
-        self.domain.wait_open(&session.id, &self.inbox, deadline, &AtomicBool::new(false));
+        let enough = AtomicBool::new(false);
+        self.domain.wait_open(&session.id, Some(to), &self.inbox, deadline, &enough);
         self.check()
     }
 
@@ -109,7 +108,7 @@ impl Both {
         meeting.say(format!("{READY}{}", self.domain.listening).as_bytes(), &[])?;
         let enough = AtomicBool::new(false);
         thread::scope(|scope| {
-            let wait = || self.domain.wait_open(&session.id, &self.inbox, deadline, &enough);
+            let wait = || self.domain.wait_open(&session.id, None, &self.inbox, deadline, &enough);
             let moved = thread::Builder::new().name("nrdma-ucx".into()).spawn_scoped(scope, wait);
             let heard = match moved {
                 Ok(_) => meeting.hear_word::<0>(OPEN).map(drop),
@@ -150,8 +149,8 @@ impl Met for Both {
 
 impl Drop for Both {
     fn drop(&mut self) {
-        if let Some(session) = &self.session {
-            drop(self.domain.end(&session.id));
+        if let Some(ended) = self.session.as_ref().and_then(|session| self.domain.begin_end(&session.id)) {
+            self.domain.finish(ended.ep, &ended.exposures);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! By which device to go.
 use std::ffi::CStr;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use super::library;
 use crate::core::error::{Error, Kind, Result};
@@ -32,6 +33,12 @@ const BESIDE: [&str; 5] = ["ud", "ud_v", "ud_x", "ud_verbs", "ud_mlx5"];
 /// the peer lives, and lose it.
 const RDMA: &str = "rc_verbs";
 const RDMA_MLX5: &str = "rc_mlx5,rc_verbs";
+
+/// Seconds of silence after which the system looks whether the peer of a TCP connection of UCX's is there. This very
+/// number tells those from the host's; UCX has no better mark that works in 1.13, which rounds it down.
+pub(super) const KEEP_IDLE: RangeInclusive<i32> = 7212..=7213;
+/// The same for UCX, which takes it from the environment only.
+const MARK: &CStr = c"UCX_TCP_KEEPIDLE=7213s";
 
 impl Device {
     /// The device to use for links by that address of ours. `insisted`: one without RDMA will do.
@@ -73,14 +80,20 @@ impl Device {
     /// For UCX.
     pub(super) fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![("TLS", self.tls.clone()), ("NET_DEVICES", self.net.clone())];
+        // A link tells by itself who died: the connection beside it hangs up, and the node asks whoever is quiet.
+        // UCX's own probes would find out nothing more, and end links whose hosts are merely too busy to answer.
         if user("KEEPALIVE_INTERVAL").is_none() {
-            settings.push(("KEEPALIVE_INTERVAL", "2s".to_owned()));
+            settings.push(("KEEPALIVE_INTERVAL", "inf".to_owned()));
         }
         settings
     }
 
-    /// For UCX, which takes this from the environment only. What is there already stays.
-    pub(super) fn environment(&self) -> Option<&'static CStr> {
+    /// For UCX, which takes these from the environment only. What is there already stays.
+    pub(super) fn environment(&self) -> Vec<&'static CStr> {
+        [MARK].into_iter().chain(self.gid_setting()).collect()
+    }
+
+    fn gid_setting(&self) -> Option<&'static CStr> {
         const INDICES: [&CStr; 16] = [
             c"UCX_IB_GID_INDEX=0",
             c"UCX_IB_GID_INDEX=1",

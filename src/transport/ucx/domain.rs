@@ -6,18 +6,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::device::Device;
+use super::device::{Device, KEEP_IDLE};
 use super::header::SessionId;
 use super::inbox::Inbox;
 use super::library::{shielded, ucx};
-use super::memory::Sources;
+use super::memory::{Exposure, Sources};
 use super::port::{Ended, Port};
 use super::sys::{EpId, Worker};
 use super::watch::Watch;
 use crate::core::error::Result;
 use crate::core::log;
 use crate::core::transport::{Attention, Seat, Session};
-use crate::sys::descriptors::kept_from_children;
+use crate::sys::descriptors::{keep_connections_from_children, kept_from_children};
 use crate::sys::wait::readable;
 
 /// How long a link that ends in good order waits for its last words to leave; all links together no longer than
@@ -46,6 +46,8 @@ pub(super) struct Domain {
     pub(super) device: Device,
     /// Where the listener can be called.
     pub(super) listening: SocketAddr,
+    /// All addresses at which UCX listens for us.
+    doors: Vec<SocketAddr>,
     /// A forked child must leave its parent's devices alone.
     pid: u32,
 }
@@ -58,25 +60,26 @@ impl Domain {
             let context = Context::new(ucx, &device.settings())?;
             let mut worker = Worker::new(&context)?;
             let listening = worker.listen(SocketAddr::new(at, 0))?;
-            let efd = worker.efd();
-            Ok(Arc::new(Self {
-                port: Mutex::new(Port::new(worker)),
-                watch: Mutex::new(Watch::new(efd, seat)?),
-                sleepers: AtomicBool::new(false),
-                efd,
-                patience: AtomicU64::new(10 * nanoseconds(LAST_WORDS)),
-                sources: Arc::default(),
-                context,
-                device: device.clone(),
-                listening,
-                pid: std::process::id(),
-            }))
+            Ok((context, worker, listening))
         };
         let begun = Instant::now();
-        let additions: Vec<_> = device.environment().into_iter().collect();
-        let domain = kept_from_children(|| shielded(&additions, open))?;
+        let (opened, doors) = kept_from_children(|| shielded(&device.environment(), open));
+        let (context, worker, listening) = opened?;
         log::debug!("UCX opened {} in {} ms", device.describe(), begun.elapsed().as_millis());
-        Ok(domain)
+        let efd = worker.efd();
+        Ok(Arc::new(Self {
+            port: Mutex::new(Port::new(worker)),
+            watch: Mutex::new(Watch::new(efd, seat)?),
+            sleepers: AtomicBool::new(false),
+            efd,
+            patience: AtomicU64::new(10 * nanoseconds(LAST_WORDS)),
+            sources: Arc::default(),
+            context,
+            device: device.clone(),
+            listening,
+            doors,
+            pid: std::process::id(),
+        }))
     }
 
     /// Whether it serves that device at that address for that node.
@@ -167,9 +170,11 @@ impl Domain {
     // ---- meeting
 
     /// Waits until both ends of a session have proved themselves, or something else has come of it, or `enough`.
+    /// `called`: where this end called the other.
     pub(super) fn wait_open(
         &self,
         session: &SessionId,
+        called: Option<SocketAddr>,
         inbox: &Inbox,
         deadline: Instant,
         enough: &AtomicBool,
@@ -177,9 +182,20 @@ impl Domain {
         let over = || inbox.failure().is_some() || !inbox.is_empty() || enough.load(Ordering::Acquire);
         while !inbox.is_open() && !over() && Instant::now() < deadline {
             self.wait(Duration::from_millis(10));
+            self.keep_from_children(called);
         }
         // The answer may still be ours to move on, and nobody else looks yet.
         self.until(deadline.saturating_duration_since(Instant::now()), |port| port.is_sent(session));
+        self.keep_from_children(called);
+    }
+
+    /// Keeps UCX's TCP connections from programs that the host starts. UCX forgets to, and makes some in threads of
+    /// its own: so as soon as can be.
+    fn keep_from_children(&self, called: Option<SocketAddr>) {
+        keep_connections_from_children(|connection| {
+            let by_us = connection.peer.is_some() && connection.peer == called;
+            by_us || self.doors.contains(&connection.local) || KEEP_IDLE.contains(&connection.keep_idle)
+        });
     }
 
     /// From now on until the answer is dropped the session's other end may connect.
@@ -204,16 +220,15 @@ impl Domain {
         let _ = self.patience.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Ends a session: when this returns nothing of the peer's reaches our memory any more.
-    pub(super) fn end(&self, session: &SessionId) -> Option<Ended> {
-        let ended = self.turn(None, |port| port.end(session))?;
-        self.wait_closed(ended.ep);
-        ended.exposures.iter().for_each(|exposure| exposure.revoke());
-        Some(ended)
+    /// Begins to end a session.
+    pub(super) fn begin_end(&self, session: &SessionId) -> Option<Ended> {
+        self.turn(None, |port| port.end(session))
     }
 
-    fn wait_closed(&self, ep: EpId) {
+    /// When this returns nothing of the peer's reaches our memory any more.
+    pub(super) fn finish(&self, ep: EpId, exposures: &[Arc<Exposure>]) {
         self.until(END, |port| port.is_closed(ep));
+        exposures.iter().for_each(|exposure| exposure.revoke());
     }
 
     fn until(&self, most: Duration, done: impl Fn(&Port) -> bool) {

@@ -139,7 +139,7 @@ pub(super) fn open(name: &CStr, setting: Option<OsString>) -> Result<(Library, O
         // SAFETY: UCX, or what the user wants to be it.
         unsafe { Library::load(&file) }
     };
-    let loaded = kept_from_children(|| shielded_with(&ENVIRONMENT, load));
+    let (loaded, _) = kept_from_children(|| shielded_with(&ENVIRONMENT, load));
     let library = loaded.map_err(|why| {
         missing(match origin {
             Origin::Host => format!("UCX cannot be loaded: {why}; the process has other parts of UCX from there"),

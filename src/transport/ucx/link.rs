@@ -1,10 +1,10 @@
 //! A connected peer over UCX.
 //!
-//! Locks: the reader's before the worker's; an inbox's and the watch's are the last. No lock of ours is held while
-//! the node handles what came.
+//! Locks: the reader's, or that of what is left of a closed link, before the worker's; an inbox's and the watch's are
+//! the last. No lock of ours is held while the node handles what came.
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use super::domain::Domain;
@@ -12,6 +12,7 @@ use super::header::{Announcement, Kind as Message, SessionId, Target};
 use super::inbox::{Entry, Inbox};
 use super::line::{MAX_CHUNK, MAX_OUTSTANDING};
 use super::memory::{Exposure, Received};
+use super::port::Ended;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 use crate::core::memory::{Block, Share, Span};
@@ -42,6 +43,8 @@ pub(super) struct UcxLink {
     state: AtomicU8,
     address: String,
     seat: Seat,
+    /// What is still to be done when the link was cut.
+    ended: Mutex<Option<Ended>>,
 }
 
 impl UcxLink {
@@ -64,6 +67,7 @@ impl UcxLink {
             state: AtomicU8::new(OPEN),
             address,
             seat: seat.clone(),
+            ended: Mutex::new(None),
         });
         // A link that fails here gets up again when it is dropped.
         link.domain.sit_down(&link.seat, &link.inbox)?;
@@ -199,7 +203,7 @@ impl Link for UcxLink {
 
     fn drain(&self, sink: &mut Sink<'_>) -> Result<()> {
         self.check_not_closed()?;
-        let _reading = self.reading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let end = Instant::now() + LAST_LOOK;
         loop {
             let over = self.inbox.failure().is_some() || Instant::now() >= end;
@@ -310,24 +314,24 @@ impl Link for UcxLink {
         })
     }
 
+    fn cut(&self) {
+        if self.domain.is_ours() {
+            self.hang_up(false);
+        }
+    }
+
     fn close(&self) {
         if !self.domain.is_ours() {
             return;
         }
-        let healthy = self.check_open().is_ok();
-        if self.state.swap(CLOSED, Ordering::AcqRel) == CLOSED {
-            return;
-        }
-        self.domain.get_up(&self.seat, &self.inbox);
-        self.seat.progress.unwatch(self.control.source());
-        if healthy {
-            self.domain.flush(&self.session);
-        }
-        let ended = self.domain.end(&self.session);
-        self.control.shutdown();
-        let lost = || self.lost("the link was closed here");
-        for written in ended.into_iter().flat_map(|ended| ended.written) {
-            written(Err(lost()));
+        self.hang_up(true);
+        // Whoever comes second waits until it is done.
+        let mut ended = self.ended();
+        let Some(Ended { ep, exposures, written }) = ended.take() else { return };
+        self.domain.finish(ep, &exposures);
+        drop(ended);
+        for written in written {
+            written(Err(self.lost("the link was closed here")));
         }
         // Those that were over in time; of the rest nobody wants to hear any more.
         let left: VecDeque<Entry> = self.inbox.take_all();
@@ -336,6 +340,28 @@ impl Link for UcxLink {
                 written(result);
             }
         }
+    }
+}
+
+impl UcxLink {
+    fn ended(&self) -> MutexGuard<'_, Option<Ended>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to end the link. `politely`: its last words may leave before.
+    fn hang_up(&self, politely: bool) {
+        let healthy = self.check_open().is_ok();
+        let mut ended = self.ended();
+        if self.state.swap(CLOSED, Ordering::AcqRel) == CLOSED {
+            return;
+        }
+        self.domain.get_up(&self.seat, &self.inbox);
+        self.seat.progress.unwatch(self.control.source());
+        if healthy && politely {
+            self.domain.flush(&self.session);
+        }
+        *ended = self.domain.begin_end(&self.session);
+        self.control.shutdown();
     }
 }
 

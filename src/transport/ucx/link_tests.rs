@@ -198,12 +198,22 @@ fn a_region_is_written_to_until_it_is_forgotten() {
 
 #[test]
 fn a_late_write_reaches_nobody() {
+    late_write(|a| a.link.close());
+    late_write(|a| {
+        // In two steps, of which the first waits for nothing.
+        a.link.cut();
+        assert_eq!(a.link.send(b"words").unwrap_err().kind, Kind::PeerLost);
+        a.link.close();
+    });
+}
+
+fn late_write(close: fn(&End)) {
     let (a, b) = pair();
     let (region, _, span) = exposed(&a, &b);
     region.write(0, &[1; 6000]).unwrap();
     let slot = write(&b, 0, &span).unwrap();
     // The one that lost its peer closes the link and uses the memory again.
-    a.link.close();
+    close(&a);
     region.detach(6000).unwrap();
     region.write(0, &[2; 6000]).unwrap();
     for _ in 0..200 {
@@ -248,7 +258,7 @@ fn strangers_get_nowhere() {
         a.turn(None, |port| port.call(&stranger, b.listening, &inbox)).unwrap();
         until([&a, &b], || inbox.failure().is_some());
         assert!(!inbox.is_open() && !in_b.is_open());
-        drop(a.end(&stranger.id));
+        drop(a.begin_end(&stranger.id));
     }
     // The real one still gets in, once.
     let in_a = inbox();
