@@ -1,6 +1,6 @@
 //! One device with its worker and its listener, for all links of a node that go over it.
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 /// How long the end of an endpoint is waited for; it takes less than a millisecond.
 const END: Duration = Duration::from_millis(100);
 
+/// How often in a row whoever polls lets others go first: those must not keep him from moving things on for ever.
+pub(super) const MOST_PASSED: usize = 64;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panic left is whole: an event is taken before it is handled.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -35,6 +38,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Domain {
     // Before the context: the worker is the first to go.
     port: Mutex<Port>,
+    /// Threads that wait for their turn, and how often whoever polls has let them go first.
+    pub(super) waiting: AtomicUsize,
+    passed: AtomicUsize,
     watch: Mutex<Watch>,
     /// Somebody relies on the worker's descriptor.
     sleepers: AtomicBool,
@@ -69,6 +75,8 @@ impl Domain {
         let efd = worker.efd();
         Ok(Arc::new(Self {
             port: Mutex::new(Port::new(worker)),
+            waiting: AtomicUsize::new(0),
+            passed: AtomicUsize::new(0),
             watch: Mutex::new(Watch::new(efd, seat)?),
             sleepers: AtomicBool::new(false),
             efd,
@@ -96,7 +104,19 @@ impl Domain {
 
     /// Does something with the worker. `quiet`: the session whose messages the caller will look at himself.
     pub(super) fn turn<R>(&self, quiet: Option<SessionId>, work: impl FnOnce(&mut Port) -> R) -> R {
-        self.take_turn(lock(&self.port), quiet, work)
+        self.take_turn(self.wait_for_turn(), quiet, work)
+    }
+
+    fn wait_for_turn(&self) -> MutexGuard<'_, Port> {
+        match self.port.try_lock() {
+            Ok(port) => return port,
+            Err(TryLockError::Poisoned(port)) => return port.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let port = lock(&self.port);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        port
     }
 
     fn take_turn<R>(
@@ -116,8 +136,17 @@ impl Domain {
         result
     }
 
-    /// Moves things on, unless another thread is at it.
+    /// Moves things on, unless another thread is at it or about to be.
+    ///
+    /// Who polls takes turn after turn, and would always be there first: locks are not fair, and who waits for one
+    /// has to be woken before he can take it, which on a busy machine takes many of the poller's turns.
     pub(super) fn progress(&self, quiet: SessionId) {
+        if self.waiting.load(Ordering::SeqCst) > 0
+            && self.passed.fetch_add(1, Ordering::Relaxed) < MOST_PASSED
+        {
+            return thread::yield_now();
+        }
+        self.passed.store(0, Ordering::Relaxed);
         let port = match self.port.try_lock() {
             Ok(port) => port,
             Err(TryLockError::Poisoned(port)) => port.into_inner(),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::device::Device;
-use super::domain::Domain;
+use super::domain::{Domain, MOST_PASSED};
 use super::header::{Head, Kind as Message, Target, encode_key};
 use super::inbox::Inbox;
 use super::line::{CHANNEL, MAX_CHUNK};
@@ -339,6 +339,35 @@ fn messages_of_no_session_are_not_heard() {
         assert!(begun.elapsed() < LONG);
     }
     assert_eq!(heard, [b"the truth"]);
+}
+
+#[test]
+fn whoever_polls_lets_others_go_first_but_not_for_ever() {
+    let (a, b) = pair();
+    let heard = AtomicU64::new(0);
+    let poll = || {
+        let mut take = |_: Incoming<'_>| {
+            heard.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        b.link.poll(100, &mut take).unwrap()
+    };
+    a.link.send(b"words").unwrap();
+    // As if another thread waited for its turn and were not woken.
+    b.domain.waiting.store(1, Ordering::SeqCst);
+    let begun = Instant::now();
+    while heard.load(Ordering::Relaxed) == 0 {
+        assert_eq!((0..MOST_PASSED).map(|_| poll()).sum::<usize>(), 0);
+        poll();
+        a.poll().unwrap();
+        assert!(begun.elapsed() < LONG);
+    }
+    b.domain.waiting.store(0, Ordering::SeqCst);
+    a.link.send(b"more words").unwrap();
+    while heard.load(Ordering::Relaxed) == 1 {
+        (a.poll().unwrap(), poll());
+        assert!(begun.elapsed() < LONG);
+    }
 }
 
 impl End {
