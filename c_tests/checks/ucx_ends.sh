@@ -1,9 +1,9 @@
 #!/bin/sh
 # Two processes whose hosts look different: by what they meet, and that both say why.
-#   ucx_ends.sh TOOL ROOT_OF_ONE ROOT_OF_OTHER ENGINE WORDS
-# ROOT: what NRDMA_SYSROOT names. WORDS must be in the line in which each end says by what they met; "": nothing must.
+#   ucx_ends.sh TOOL ROOT_OF_ONE ROOT_OF_OTHER ENGINE [WORDS]
+# ROOT: what NRDMA_SYSROOT names. WORDS must be in the line in which each end says by what they met; left out: nothing must.
 set -eu
-tool=$1 one=$2 other=$3 engine=$4 words=$5
+tool=$1 one=$2 other=$3 engine=$4 words=${5-}
 dir=$(mktemp -d)
 server=
 cleanup() {
