@@ -2,12 +2,10 @@
 // All of this is test: what is not there shall fail it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
-}
+mod common;
+use common::files;
 
 /// What code in a file under src may name after `crate::`.
 fn allowed(file: &str) -> Vec<String> {

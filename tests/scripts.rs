@@ -2,12 +2,10 @@
 // All of this is test: what is not there shall fail it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
-}
+mod common;
+use common::files;
 
 /// Whether the last command of a pipe may end before it has read everything: what writes to it then dies of SIGPIPE,
 /// sometimes, and with pipefail that is the pipe's status.

@@ -219,6 +219,23 @@ impl Layout {
         }
     }
 
+    /// A piece that has the layout's bytes from an aligned address on, and where in it that is, where nothing says how
+    /// addresses are aligned. `make`: a piece of so many bytes.
+    pub(crate) fn aligned<P>(
+        &self,
+        make: impl Fn(u64) -> Result<P>,
+        address: impl Fn(&P) -> u64,
+    ) -> Result<(P, u64)> {
+        let mut piece = make(self.piece_bytes)?;
+        if !address(&piece).is_multiple_of(self.alignment) {
+            // Once more, with room to begin later; never both at a time.
+            drop(piece);
+            piece = make(self.piece_bytes.saturating_add(self.alignment))?;
+        }
+        let at = address(&piece);
+        Ok((piece, at.next_multiple_of(self.alignment) - at))
+    }
+
     /// The piece that a slot is in.
     pub(crate) fn piece_of(&self, slot: usize) -> usize {
         if self.pieces == 1 { 0 } else { slot }

@@ -9,13 +9,17 @@ use std::sync::{Mutex, PoisonError};
 /// One at a time, so that nobody takes another's for his own.
 static ONE: Mutex<()> = Mutex::new(());
 
+/// All open descriptors; the one that this is read from is among them, and closed again.
+fn numbers() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let all: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    all.into_iter()
+}
+
 /// All open descriptors, and what each stands for, as the system names it.
 fn open() -> BTreeMap<i32, String> {
-    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    // The one that this is read from is among them, and is not there any more when it is looked at again.
-    let all: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     let target = |fd: i32| fs::read_link(format!("/proc/self/fd/{fd}")).ok();
-    all.into_iter().filter_map(|fd| Some((fd, target(fd)?.to_string_lossy().into_owned()))).collect()
+    numbers().filter_map(|fd| Some((fd, target(fd)?.to_string_lossy().into_owned()))).collect()
 }
 
 /// An option of a socket that is a number. None: it has none such.
@@ -92,7 +96,7 @@ impl Connection {
 /// Keeps those TCP connections of the process from programs that are started later that are ours.
 pub(crate) fn keep_connections_from_children(ours: impl Fn(&Connection) -> bool) {
     let is_ours = |fd| Connection::of(fd).is_some_and(|connection| ours(&connection));
-    for fd in open().into_keys() {
+    for fd in numbers() {
         let Some(flags) = flags(fd).filter(|flags| flags & libc::FD_CLOEXEC == 0) else { continue };
         if !is_ours(fd) {
             continue;

@@ -23,14 +23,8 @@ impl Plan {
 
     /// A buffer that has the layout's bytes from an aligned address on, and where in it that is.
     fn aligned(&self) -> Result<(Com, u64, u64)> {
-        let (bytes, unit) = (self.layout.piece_bytes, self.layout.alignment);
-        let (mut resource, mut address) = self.buffer(bytes)?;
-        if !address.is_multiple_of(unit) {
-            // Nothing says how addresses are aligned: once more, with room to begin later.
-            drop(resource);
-            (resource, address) = self.buffer(bytes.saturating_add(unit))?;
-        }
-        let offset = address.next_multiple_of(unit) - address;
+        let ((resource, address), offset) = self.layout.aligned(|size| self.buffer(size), |(_, at)| *at)?;
+        let bytes = self.layout.piece_bytes;
         let width = resource.width();
         if width < offset.saturating_add(bytes) {
             let text = format!("NvAPI made a buffer of {width} bytes where {bytes} were asked for");

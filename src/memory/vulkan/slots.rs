@@ -89,21 +89,15 @@ struct PieceOf<'a> {
 pub(super) fn make(plan: Plan) -> Result<DeviceOnly<Vec<Piece>>> {
     let functions = Arc::new(plan.functions);
     let of = PieceOf { usage: plan.usage, families: &plan.families };
-    let (bytes, unit) = (plan.layout.piece_bytes, plan.layout.alignment);
     let (mut pieces, mut whole) = (Vec::new(), Vec::new());
     let mut facts = plan.facts;
     facts.total_bytes = 0;
     for _ in 0..plan.layout.pieces {
-        let mut piece = Piece::make(&functions, &of, bytes)?;
-        if !piece.address.is_multiple_of(unit) {
-            // Nothing says how addresses are aligned: once more, with room to begin later.
-            drop(piece);
-            piece = Piece::make(&functions, &of, bytes.saturating_add(unit))?;
-        }
-        let offset = piece.address.next_multiple_of(unit) - piece.address;
+        let made = plan.layout.aligned(|size| Piece::make(&functions, &of, size), |piece| piece.address);
+        let (piece, offset) = made?;
         whole.push(Slot {
             address: piece.address.wrapping_add(offset),
-            size: bytes,
+            size: plan.layout.piece_bytes,
             gpu_va: if piece.device_address == 0 { 0 } else { piece.device_address.wrapping_add(offset) },
             host: 0,
             native: piece.buffer.as_raw(),
