@@ -1,7 +1,7 @@
 //! One device with its worker and its listener, for all links of a node that go over it.
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::inbox::Inbox;
 use super::library::{shielded, ucx};
 use super::memory::{Exposure, Sources};
 use super::port::{Ended, Port};
-use super::sys::{EpId, Worker};
+use super::sys::{EpId, Worker, lock};
 use super::watch::Watch;
 use crate::core::error::Result;
 use crate::core::log;
@@ -28,11 +28,6 @@ const END: Duration = Duration::from_millis(100);
 
 /// How often in a row whoever polls lets others go first: those must not keep him from moving things on for ever.
 pub(super) const MOST_PASSED: usize = 64;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic left is whole: an event is taken before it is handled.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// One device with its worker and its listener.
 pub(super) struct Domain {

@@ -1,9 +1,10 @@
 //! What has come for one link, until somebody polls it; and how that somebody is woken.
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use super::header::Target;
+use super::sys::lock;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::transport::{Attention, Seat, Written};
 use crate::sys::clock;
@@ -40,10 +41,6 @@ pub(super) struct Inbox {
     open: AtomicBool,
     /// Why nothing can be sent any more.
     gone: OnceLock<String>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Inbox {

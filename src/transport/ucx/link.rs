@@ -4,7 +4,7 @@
 //! the last. No lock of ours is held while the node handles what came.
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use super::domain::Domain;
@@ -13,6 +13,7 @@ use super::inbox::{Entry, Inbox};
 use super::line::{MAX_CHUNK, MAX_OUTSTANDING};
 use super::memory::{Exposure, Received};
 use super::port::Ended;
+use super::sys::lock;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::log;
 use crate::core::memory::{Block, Share, Span};
@@ -203,7 +204,7 @@ impl Link for UcxLink {
 
     fn drain(&self, sink: &mut Sink<'_>) -> Result<()> {
         self.check_not_closed()?;
-        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _reading = lock(&self.reading);
         let end = Instant::now() + LAST_LOOK;
         loop {
             let over = self.inbox.failure().is_some() || Instant::now() >= end;
@@ -326,7 +327,7 @@ impl Link for UcxLink {
         }
         self.hang_up(true);
         // Whoever comes second waits until it is done.
-        let mut ended = self.ended();
+        let mut ended = lock(&self.ended);
         let Some(Ended { ep, exposures, written }) = ended.take() else { return };
         self.domain.finish(ep, &exposures);
         drop(ended);
@@ -344,14 +345,10 @@ impl Link for UcxLink {
 }
 
 impl UcxLink {
-    fn ended(&self) -> MutexGuard<'_, Option<Ended>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins to end the link. `politely`: its last words may leave before.
     fn hang_up(&self, politely: bool) {
         let healthy = self.check_open().is_ok();
-        let mut ended = self.ended();
+        let mut ended = lock(&self.ended);
         if self.state.swap(CLOSED, Ordering::AcqRel) == CLOSED {
             return;
         }

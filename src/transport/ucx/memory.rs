@@ -1,14 +1,11 @@
 //! Our own memory, registered for as long as it lives: to be written from, or to be written to by the peer.
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::context::{Context, Mapped};
+use super::sys::lock;
 use crate::core::error::{Error, Kind, Result};
 use crate::core::memory::{Block, Span};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Memory that the peer may write to.
 pub(super) struct Exposure {

@@ -31,7 +31,7 @@ mod watch;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::core::error::{Error, Kind, Result};
 use crate::core::transport::{Candidate, Control, Engine, Seat, Session};
@@ -72,7 +72,7 @@ struct Domains(Mutex<Vec<Weak<Domain>>>);
 impl Domains {
     /// The device for an address of ours, opened when the first link needs it and closed after the last.
     fn get(&self, device: &Device, at: IpAddr, seat: &Seat) -> Result<Arc<Domain>> {
-        let mut domains = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut domains = sys::lock(&self.0);
         let node = watch::node_of(seat);
         domains.retain(|domain| domain.strong_count() > 0);
         let mut known = domains.iter().filter_map(Weak::upgrade);

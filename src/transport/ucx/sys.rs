@@ -23,7 +23,8 @@ const MAX_HEADER: usize = 256;
 /// The most bytes that come with a message; more are asked for by their receiver.
 pub(super) const MAX_EAGER: usize = 64 << 10;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks; what a panic left behind a lock of ours is whole.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
